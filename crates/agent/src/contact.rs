@@ -34,10 +34,12 @@ impl ContactFailure {
                 ContactProblem::CertificateExpired
             }
             CallError::Reach(ClientError::ServerCertificateEnded { .. }) => ContactProblem::ClockAhead,
+            CallError::Reach(ClientError::CertificateRevoked { .. }) => ContactProblem::Revoked,
             CallError::Reach(_) | CallError::Answer(_) | CallError::Request(_) => ContactProblem::Unreachable,
             CallError::Refused(problem) if problem.code == Code::UnknownNode.as_str() => {
                 ContactProblem::UnknownNode
             }
+            CallError::Refused(problem) if problem.code == Code::Revoked.as_str() => ContactProblem::Revoked,
             // It is up, and takes nothing from anybody now.
             CallError::Refused(problem) if problem.status >= 500 => ContactProblem::Unreachable,
             CallError::Refused(_) | CallError::ClockOff { .. } => ContactProblem::Refused,

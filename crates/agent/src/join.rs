@@ -18,6 +18,7 @@ use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL, PROTOCOL_HEADER};
 use wire::route;
 
+use crate::failed_join;
 use crate::identity::{self, KeyError, Membership};
 use crate::membership::is_of_key;
 use crate::session::{refusal, unpack};
@@ -117,8 +118,18 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let csr_pem = net::issue::node_request(&key, &claims.hostname)
         .map_err(|error| JoinError::Request(error.to_string()))?;
     let message = EnrollRequest { token: request.token.trim().to_owned(), hostname, csr_pem };
-    let (answer, servers) = enroll(&claims, &message).await?;
-    check(&claims, &answer, &key.public())?;
+    let enrolled = enroll(&claims, &message).await;
+    let checked = enrolled.and_then(|(answer, servers)| {
+        check(&claims, &answer, &key.public())?;
+        Ok((answer, servers))
+    });
+    let (answer, servers) = match checked {
+        Ok(enrolled) => enrolled,
+        Err(error) => {
+            failed_join::tell(&claims, &message, &error).await;
+            return Err(error);
+        }
+    };
     let membership = Membership {
         node_id: answer.node_id,
         hostname: claims.hostname,

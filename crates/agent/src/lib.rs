@@ -31,6 +31,7 @@ pub mod dialing;
 pub mod doctor;
 pub mod events;
 pub mod exchange;
+mod failed_join;
 pub mod fetch;
 pub mod files;
 pub mod healing;

@@ -24,6 +24,7 @@ mod duplicate_agents_are_refused;
 mod durable_formats_are_kept;
 mod earlier_state_is_set_aside;
 mod facts_have_a_bound;
+mod failed_joins_are_told;
 mod failed_tries_own_nothing;
 mod hand_edits_are_put_right;
 mod joining_anew_moves_a_running_daemon;

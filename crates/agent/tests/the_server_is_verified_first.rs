@@ -18,7 +18,7 @@ use test_support::scripted::{Reply, ScriptedControl, json, key, now, problem, re
 use trust::token::{self, Claims, KeySource};
 use trust::{Slots, TrustDocument};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
-use wire::{Code, Problem};
+use wire::{Code, Problem, route};
 
 fn trust() -> TrustDocument {
     let (release, root) = (Slots::of(key(2).public()), Slots::of(key(3).public()));
@@ -39,6 +39,7 @@ fn token(ca: Digest, servers: &[&net::ServerUrl]) -> String {
         tls_termination: Default::default(),
         ca,
         trust: trust().digest().unwrap(),
+        replaces: None,
     };
     token::mint(&claims, &key(3)).unwrap()
 }
@@ -64,7 +65,10 @@ impl Enrolls {
         twist: impl Fn(EnrollAnswer) -> Reply + Clone + Send + Sync + 'static,
     ) -> ScriptedControl {
         let enrolls = self.clone();
-        let control = ScriptedControl::start(names, move |_, body| {
+        let control = ScriptedControl::start(names, move |head, body| {
+            if head.uri.path() == route::BOOTSTRAP_REPORT {
+                return reply(StatusCode::NO_CONTENT, "application/json", Vec::new());
+            }
             let request: EnrollRequest = serde_json::from_slice(&body).unwrap();
             let csr = CertificateRequest::read(&request.csr_pem).unwrap();
             enrolls.asked.lock().unwrap().push(request);

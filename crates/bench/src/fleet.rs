@@ -106,7 +106,12 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
             key_confirmed: true,
             declared: serde_json::json!({}),
         };
-        let token = TokenUse { nonce: format!("bench-{number}"), expires_at: now() };
+        let token = TokenUse {
+            nonce: format!("bench-{number}"),
+            expires_at: now(),
+            replaces: None,
+            lists: Default::default(),
+        };
         enrollments.push((node, token));
         keys.push((id, hostname, key));
     }

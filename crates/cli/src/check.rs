@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lang::{Diagnostics, SourceSpan, Value};
-use resolve::{Fleet, IdleGroup, IdlePattern, Resolver, Unevaluated};
+use resolve::{Fleet, IdleGroup, IdlePattern, IdleRevocation, Resolver, Unevaluated};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -24,7 +24,8 @@ Works offline. What every named node gets is bound as the node binds it, as far 
 observed trait; the expressions that need one are listed. With --traits a node is judged by the traits
 of DIR/HOSTNAME.json too: what `muster node traits --out DIR` wrote, or a map of groups as
 `muster render --traits` reads it. Ends with 1 when there are mistakes. A group that no node is in, and
-a pattern of sync or delegations that matches no declared node, is no mistake, and is named as a warning.
+a pattern of sync or delegations that matches no declared node, is no mistake, and is named as a warning; so
+is a revoked host that no entry matches.
 
 Examples:
   muster check
@@ -157,6 +158,7 @@ fn right_in_every_part(
     let strangers = strangers.map(|name| format!("the traits of {name} are of no node of this fleet"));
     let mut warnings: Vec<String> = fleet.idle_groups().iter().map(IdleGroup::to_string).collect();
     warnings.extend(fleet.idle_patterns().iter().map(IdlePattern::to_string));
+    warnings.extend(fleet.idle_revocations().iter().map(IdleRevocation::to_string));
     warnings.extend(strangers);
     let counted = Counted {
         name: fleet.name(),

@@ -21,6 +21,7 @@ pub mod folder;
 pub mod header;
 pub mod key;
 mod listing;
+mod lists;
 pub mod logs;
 pub mod next_step;
 pub mod node;

@@ -1,5 +1,8 @@
-//! `muster node`: list, show, traits, remove, run, facts.
+//! `muster node`: list, show, traits, remove, revoke, replace, run, facts.
 
+mod failed_joins;
+mod replace;
+mod revoke;
 pub mod run;
 pub mod traits;
 pub mod wait;
@@ -20,6 +23,8 @@ use server::api::objects::{SYNC, SyncView};
 use server::api::{self, History, NodeView};
 use store::FactRecord;
 
+use self::replace::ReplaceArgs;
+use self::revoke::RevokeArgs;
 use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -45,7 +50,10 @@ Examples:
   muster node run 'web-**' --yes      run now, not at the next contact
   muster node run 'web-**' --tags nginx,tls --yes
   muster node run web-1.example.com --wait 2m     ends with 3 when it failed or is late
-  muster node remove web-1.example.com";
+  muster node remove web-1.example.com
+  muster node revoke web-1.example.com --repo fleet --why 'stolen from the rack'
+  muster node replace web-1.example.com           a token for the host that was reinstalled
+  muster node list --failed-joins";
 
 /// Arguments of `muster node`.
 #[derive(Args, Debug)]
@@ -62,7 +70,11 @@ enum NodeVerb {
     /// List nodes with their state
     List {
         /// Only those whose hostname matches
+        #[arg(conflicts_with = "failed_joins")]
         pattern: Option<String>,
+        /// Instead: hosts that could not join, and why, by their own word
+        #[arg(long)]
+        failed_joins: bool,
     },
     /// Write what nodes observe of themselves into a directory, for `check --traits` and `render --traits`
     Traits {
@@ -85,6 +97,10 @@ enum NodeVerb {
         #[arg(long)]
         yes: bool,
     },
+    /// Revoke a host: what was issued for it before now counts no more, and it is cut off at once
+    Revoke(RevokeArgs),
+    /// Mint a token with which a reinstalled host takes the place of the node that it was
+    Replace(ReplaceArgs),
     /// Request that nodes run now
     Run {
         /// Which nodes
@@ -133,7 +149,8 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
         NodeVerb::Traits { pattern, out } => {
             return traits::keep(&operator, pattern.as_deref(), out, screen).await;
         }
-        NodeVerb::List { pattern } => {
+        NodeVerb::List { failed_joins: true, .. } => return failed_joins::list(&operator, screen).await,
+        NodeVerb::List { pattern, failed_joins: false } => {
             let mut listing = PagedTable::new(screen, &COLUMNS);
             let mut pages = operator.pages(&api::NODES, pattern.as_deref());
             while let Some(page) = pages.next().await? {
@@ -144,6 +161,8 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
             }
             listing.end()?;
         }
+        NodeVerb::Revoke(revoke) => return revoke::run(revoke, &args.connect, &operator, screen).await,
+        NodeVerb::Replace(replace) => return replace::run(replace, &args.connect, &operator, screen).await,
         NodeVerb::Show { node } => {
             let node = operator.call(&api::NODE, node.as_str()).await?;
             let answer = operator.call(&SYNC, Some(node.hostname.as_str())).await;

@@ -246,7 +246,8 @@ fn who(cause: &CauseView) -> String {
 /// How a node's word is marked.
 pub fn mark(state: Overall) -> Mark {
     match state {
-        Overall::Stalled
+        Overall::Revoked
+        | Overall::Stalled
         | Overall::Failed
         | Overall::Degraded
         | Overall::Paused

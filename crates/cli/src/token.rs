@@ -1,12 +1,13 @@
-//! `muster token mint`: the token with which a host joins. Offline (ENR-1).
+//! `muster token mint`: the token with which a host joins. Offline (ENR-1); with a fleet repo at hand it is declared
+//! there (ENR-3).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use data_encoding::{BASE64, HEXLOWER};
 use model::id::ParseIdError;
-use model::{Hostname, Timestamp};
+use model::{Hostname, NodeId, Timestamp};
 use net::ServerUrl;
 use serde::Serialize;
 use server::EnrollInfo;
@@ -20,6 +21,7 @@ use crate::connect::Connect;
 use crate::credentials::{self, MintFiles};
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
+use crate::lists::declare::{self, NewToken};
 use crate::next_step::muster;
 use crate::screen::{Screen, aside};
 
@@ -31,10 +33,13 @@ Only the token goes to standard output. It enrolls one host once. Without --fing
 key may use it, so it lives for one hour at most; with one, for 30 days. With --proxy it
 must name the key: the proxy reads it, and could else enroll a key of its own. Where the
 control plane can be asked, a host that no published entry matches is named as a warning.
+A fleet that published an allowlist lets in only tokens that tokens.yaml of its repo declares:
+--repo appends the token there, and the next publish lets it count.
 
 Examples:
   muster token mint web-1.example.com
   muster token mint web-1.example.com --fingerprint SHA256:... --valid 7d
+  muster token mint web-1.example.com --repo fleet && muster publish --repo fleet
   ssh web-1 muster-agent join --token \"$(muster token mint web-1.example.com)\"
   muster token mint web-1.example.com --root-key /media/key/root.key --enroll enroll.json
   muster token mint web-1.example.com --proxy https://control.example.com:443 \\
@@ -58,6 +63,26 @@ enum TokenVerb {
 struct MintArgs {
     /// The host that may join
     hostname: String,
+    #[command(flatten)]
+    options: MintOptions,
+    /// The node that the host was before, by its id: it is removed as the host joins (`muster node replace`
+    /// names it by itself)
+    #[arg(long, value_name = "NODE_ID")]
+    replaces: Option<NodeId>,
+    /// The control plane's directory [default: ./muster-data, else /var/lib/muster-server]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["root_key", "enroll"])]
+    data: Option<PathBuf>,
+    /// The root key, where it lies elsewhere
+    #[arg(long, value_name = "FILE", requires = "enroll")]
+    root_key: Option<PathBuf>,
+    /// The control plane's enroll.json
+    #[arg(long, value_name = "FILE", requires = "root_key")]
+    enroll: Option<PathBuf>,
+}
+
+/// What a token is to say, as it is typed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MintOptions {
     /// Only with the key that has this fingerprint, as `muster-agent fingerprint` prints it
     #[arg(long, value_name = "SHA256:...")]
     fingerprint: Option<String>,
@@ -74,15 +99,9 @@ struct MintArgs {
     /// issue` makes its certificate); needs --fingerprint; may be given more than once
     #[arg(long = "proxy", value_name = "URL")]
     proxies: Vec<ServerUrl>,
-    /// The control plane's directory [default: ./muster-data, else /var/lib/muster-server]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["root_key", "enroll"])]
-    data: Option<PathBuf>,
-    /// The root key, where it lies elsewhere
-    #[arg(long, value_name = "FILE", requires = "enroll")]
-    root_key: Option<PathBuf>,
-    /// The control plane's enroll.json
-    #[arg(long, value_name = "FILE", requires = "root_key")]
-    enroll: Option<PathBuf>,
+    /// Declare the token in tokens.yaml of this fleet repo
+    #[arg(long, value_name = "DIR")]
+    repo: Option<PathBuf>,
 }
 
 /// Why no token was minted.
@@ -140,6 +159,30 @@ pub struct MintRequest {
     pub key: KeySource,
     /// Proxies that end TLS, by which the host reaches the control plane; none: it does so itself.
     pub proxies: Vec<ServerUrl>,
+    /// The node that the host was before.
+    pub replaces: Option<NodeId>,
+}
+
+impl MintOptions {
+    /// What is to be minted for a host.
+    ///
+    /// # Errors
+    /// When the validity cannot be read.
+    fn request(&self, hostname: Hostname, replaces: Option<NodeId>) -> Result<MintRequest, MintError> {
+        let secs = catalog::duration::parse(&self.valid).map_err(MintError::Valid)?;
+        Ok(MintRequest {
+            hostname,
+            fingerprint: self.fingerprint.clone(),
+            valid: Duration::from_secs(secs.into()),
+            key: match (self.ssh_host_key, self.ssh_host_ecdsa_key) {
+                (true, _) => KeySource::SshHost,
+                (_, true) => KeySource::SshHostEcdsa,
+                _ => KeySource::Own,
+            },
+            proxies: self.proxies.clone(),
+            replaces,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -148,6 +191,12 @@ struct TokenView {
     token: String,
     hostname: Hostname,
     expires_at: Timestamp,
+    nonce: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<NodeId>,
+    /// The file of the fleet repo that declares it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    declared: Option<PathBuf>,
 }
 
 /// Does the verb.
@@ -160,39 +209,75 @@ pub async fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
         (Some(root_key), Some(enroll)) => MintFiles { root_key: root_key.clone(), enroll: enroll.clone() },
         _ => MintFiles::of_dir(&args.data.clone().unwrap_or_else(credentials::data_dir)),
     };
-    let (root, info) = files.read()?;
-    let secs = catalog::duration::parse(&args.valid).map_err(MintError::Valid)?;
-    let request = MintRequest {
-        hostname: args.hostname.parse().map_err(MintError::Hostname)?,
-        fingerprint: args.fingerprint.clone(),
-        valid: Duration::from_secs(secs.into()),
-        key: match (args.ssh_host_key, args.ssh_host_ecdsa_key) {
-            (true, _) => KeySource::SshHost,
-            (_, true) => KeySource::SshHostEcdsa,
-            _ => KeySource::Own,
-        },
-        proxies: args.proxies.clone(),
-    };
-    let now = now();
-    let token = mint(&request, &info, &root, now)?;
-    let view = TokenView { token, hostname: request.hostname, expires_at: now.plus(request.valid) };
-    screen.result(&view, || format!("{}\n", view.token))?;
-    if !screen.is_json() {
-        aside(&format!("for {}, until {}; on that host, as root:", view.hostname, view.expires_at));
-        aside("  muster-agent join --token TOKEN");
-        aside("(where the package's service does not run it, then: muster-agent daemon)");
-    }
+    let hostname: Hostname = args.hostname.parse().map_err(MintError::Hostname)?;
+    let info = minted(&hostname, args.replaces.clone(), &args.options, &files, screen)?;
     let connect = Connect { operator: args.data.as_ref().map(|dir| dir.join(OPERATOR)) };
-    let asked = published_entry(&view.hostname, &connect, &info);
+    let asked = published_entry(&hostname, &connect, &info);
     if matches!(tokio::time::timeout(ASK_LIMIT, asked).await, Ok(PublishedEntry::None)) {
         aside(&format!(
             "warning: no entry of what is published matches {}: it can join, and gets no release\n\
              next: add an entry to nodes.yaml, then {}",
-            view.hostname,
+            hostname,
             muster("publish")
         ));
     }
     Ok(Exit::Ok)
+}
+
+/// Mints a token, declares it where that is asked for, and prints it; gives what it says of the fleet.
+///
+/// # Errors
+/// When a key or file is missing, the token would break a rule, or the fleet repo cannot take it: nothing is printed
+/// then.
+pub(crate) fn minted(
+    hostname: &Hostname,
+    replaces: Option<NodeId>,
+    options: &MintOptions,
+    files: &MintFiles,
+    screen: Screen,
+) -> Result<EnrollInfo, Failure> {
+    let (root, info) = files.read()?;
+    let (request, now) = (options.request(hostname.clone(), replaces)?, now());
+    let token = mint(&request, &info, &root, now)?;
+    let claims = token::peek(&token).map_err(MintError::Mint)?;
+    let declared = match &options.repo {
+        None => None,
+        Some(repo) => Some(declare::token(
+            repo,
+            &NewToken {
+                nonce: &claims.nonce,
+                hostname: &claims.hostname,
+                expires_at: claims.expires_at,
+                replaces: claims.replaces.as_ref(),
+            },
+        )?),
+    };
+    let Claims { hostname, expires_at, nonce, replaces, .. } = claims;
+    let view = TokenView { token, hostname, expires_at, nonce, replaces, declared };
+    screen.result(&view, || format!("{}\n", view.token))?;
+    if !screen.is_json() {
+        tell(&view, options.repo.as_deref());
+    }
+    Ok(info)
+}
+
+/// What to do with a token, for people.
+fn tell(view: &TokenView, repo: Option<&Path>) {
+    let TokenView { hostname, expires_at, nonce, .. } = view;
+    aside(&format!("for {hostname}, until {expires_at}; on that host, as root:"));
+    aside("  muster-agent join --token TOKEN");
+    aside("(where the package's service does not run it, then: muster-agent daemon)");
+    match (repo, &view.declared) {
+        (Some(repo), Some(file)) => {
+            let repo = model::text::shell_word(&repo.display().to_string()).into_owned();
+            let publish = muster("publish");
+            aside(&format!("declared in {}; it counts after: {publish} --repo {repo}", file.display()));
+        }
+        _ => aside(&format!(
+            "(where the fleet has an allowlist, first declare it in tokens.yaml and publish: {})",
+            declare::token_entry(nonce, hostname, *expires_at)
+        )),
+    }
 }
 
 /// What is published for a host.
@@ -249,6 +334,7 @@ pub fn mint(
         tls_termination,
         ca: info.ca,
         trust: info.trust,
+        replaces: request.replaces.clone(),
     };
     token::mint(&claims, root).map_err(MintError::Mint)
 }

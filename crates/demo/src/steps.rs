@@ -80,6 +80,7 @@ impl Demo<'_> {
                 valid: Duration::from_secs(600),
                 key: KeySource::Own,
                 proxies: Vec::new(),
+                replaces: None,
             };
             let token = token::mint(&request, &info, &root, now())?;
             let host = self.dirs.host(name)?;

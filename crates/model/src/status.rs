@@ -101,6 +101,17 @@ pub enum Enforcement {
     Paused,
 }
 
+/// Whether the certificates that the node was given count (IDN-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CertificateTrust {
+    /// They do, as far as they have not ended.
+    #[default]
+    Trusted,
+    /// Its host was revoked after it joined: nothing of it is heard, and nothing is given to it.
+    Revoked,
+}
+
 /// A node's state on all axes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
@@ -118,6 +129,9 @@ pub struct Status {
     /// Whether it makes its host as declared; an earlier control plane does not say so.
     #[serde(default)]
     pub enforcement: Enforcement,
+    /// Whether its certificates count; an earlier control plane does not say so.
+    #[serde(default)]
+    pub certificate: CertificateTrust,
     /// Resources that only observe and would change.
     pub would_change: u32,
 }
@@ -127,6 +141,7 @@ pub struct Status {
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "each is explained at the axis that it comes from")]
 pub enum Overall {
+    Revoked,
     Stalled,
     Failed,
     Degraded,
@@ -148,6 +163,7 @@ impl Status {
     /// The state on the axis that matters most.
     pub fn overall(&self) -> Overall {
         match self {
+            Status { certificate: CertificateTrust::Revoked, .. } => Overall::Revoked,
             Status { contact: Contact::Offline, .. } => Overall::Offline,
             Status { contact: Contact::Unreachable, .. } => Overall::Unreachable,
             Status { evidence: RunEvidence::Missing, .. } => Overall::Stalled,
@@ -170,6 +186,7 @@ impl Status {
 impl fmt::Display for Overall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Overall::Revoked => "revoked",
             Overall::Stalled => "stalled",
             Overall::Failed => "failed",
             Overall::Degraded => "degraded",

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use model::status::{
-    Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status, contact_of, drift_of,
+    CertificateTrust, Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status, contact_of, drift_of,
     result_of, streak_after,
 };
 use model::{Digest, RunCounts, RunReport, Timestamp};
@@ -28,12 +28,16 @@ fn the_word_that_matters_most() {
         (S::Failed, D::Diverged, C::Offline, R::NotFresh, 0, "offline"),
     ] {
         let (evidence, enforcement) = (RunEvidence::Current, Enforcement::On);
-        let status = Status { result, drift, contact, release, evidence, enforcement, would_change };
+        let certificate = CertificateTrust::Trusted;
+        let status =
+            Status { result, drift, contact, release, evidence, enforcement, certificate, would_change };
         assert_eq!(status.overall().to_string(), overall, "{status:?}");
         // A pause is no excuse for silence or failures, and explains all else.
         let paused = Status { enforcement: Enforcement::Paused, ..status }.overall().to_string();
         let stronger = ["offline", "unreachable", "failed", "degraded"].contains(&overall);
         assert_eq!(paused, if stronger { overall } else { "paused" });
+        let revoked = Status { certificate: CertificateTrust::Revoked, ..status };
+        assert_eq!(revoked.overall().to_string(), "revoked");
         // What the last run came to is out of date without one that was due.
         let missing = Status { evidence: RunEvidence::Missing, ..status }.overall().to_string();
         assert_eq!(missing, if contact == C::Online { "stalled" } else { overall });

@@ -33,6 +33,7 @@ mod runs_by_tag_are_requested;
 mod task_arguments_are_exact;
 mod tasks_run_once_for_real;
 mod the_tutorial_works;
+mod tokens_and_revocations_are_declared;
 mod tokens_are_minted_offline;
 mod trust_roots_rotate;
 mod verbs_ask_a_control_plane;

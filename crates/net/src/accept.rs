@@ -18,6 +18,7 @@ use hyper::server::conn::http1::UpgradeableConnection;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::server::TlsStream;
@@ -31,6 +32,7 @@ use crate::identity::{self, CertifiedPeer, PeerRole};
 use crate::peers::{PeerPermit, Peers};
 use crate::prefix_journal::PrefixJournal;
 use crate::proxy_protocol::{self, Balancers, HEADER_WITHIN, HEADERS_AT_ONCE};
+use crate::revoked::RevokedCertificates;
 
 /// Bounds of one listener, and whom it believes about addresses.
 #[derive(Clone, Debug)]
@@ -74,6 +76,8 @@ pub struct AcceptLimits {
     pub balancers: Balancers,
     /// Prefixes of which somebody authenticated before this listener began, and those of which somebody does.
     pub journal: PrefixJournal,
+    /// Certificates that count no more: connections that were opened with one end.
+    pub revoked: RevokedCertificates,
 }
 
 impl AcceptLimits {
@@ -107,6 +111,7 @@ impl Default for AcceptLimits {
             unread: 8 * 1024 * 1024,
             balancers: Balancers::default(),
             journal: PrefixJournal::default(),
+            revoked: RevokedCertificates::default(),
         }
     }
 }
@@ -127,6 +132,10 @@ const INSIDE: Duration = Duration::from_millis(250);
 /// Connections that are accepted in one go, before other tasks get their turn: under a flood all who wait in
 /// the kernel's queue are to be judged, before it overflows and the kernel turns away whoever comes.
 const ACCEPTED_IN_ONE_GO: usize = 1024;
+/// How long requests under way may take to end on a connection whose certificate counts no more: enough to say why.
+pub const REVOKED_ENDING: Duration = Duration::from_secs(1);
+/// How long a client may take to read why its certificate is refused, and how much of what it sent meanwhile is read.
+const REFUSAL_READ: (Duration, u64) = (Duration::from_secs(1), 64 * 1024);
 /// How long to wait after accepting failed (no file left, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -352,14 +361,15 @@ impl Met {
     {
         let (limits, steps) = (&self.port.limits, &self.connection.steps);
         let age = if self.connection.peer.is_some() { limits.age } else { limits.anonymous_age };
-        let wanted = std::pin::pin!(wanted(steps, age, &mut self.shutdown));
+        let revoked = limits.revoked.until_has(self.connection.peer.as_deref());
+        let wanted = std::pin::pin!(wanted(steps, age, limits.ending, revoked, &mut self.shutdown));
         // Boxed, as a connection has room for the longest of what it waits for.
         let answers = AnswerLimits { within: limits.answer, unread: limits.unread };
         let ended = if self.connection.http1 {
             let service = service(self.connection.clone(), answers, handle);
             let http = http1_builder(limits).serve_connection(TokioIo::new(self.tls), service);
             let http = Box::pin(of_http1(http.with_upgrades(), steps.clone()));
-            let ended = Box::pin(run_to_completion(http, wanted, limits.ending, |_| {})).await;
+            let ended = Box::pin(run_to_completion(http, wanted, |_| {})).await;
             steps.set(ConnectionStep::Cut);
             ended
         } else {
@@ -367,7 +377,7 @@ impl Met {
                 let service = service(self.connection.clone(), answers, handle);
                 Box::pin(builder(limits).serve_connection(TokioIo::new(self.tls), service))
             };
-            run_to_completion(http, wanted, limits.ending, |http| http.graceful_shutdown()).await
+            run_to_completion(http, wanted, |http| http.graceful_shutdown()).await
         };
         let address = self.connection.address;
         match ended {
@@ -414,7 +424,8 @@ async fn greet(
     let inside = tokio::time::timeout(limits.turn, slot.handshake()).await;
     let inside = inside.map_err(late("its turn did not come in time"))?;
     let handshake = async {
-        let mut handshake = std::pin::pin!(hello.into_stream(acceptor.config().clone()));
+        let handshake = hello.into_stream(acceptor.config().clone()).into_fallible();
+        let mut handshake = std::pin::pin!(handshake);
         match tokio::time::timeout(INSIDE, handshake.as_mut()).await {
             Ok(done) => done,
             Err(_) => {
@@ -423,7 +434,32 @@ async fn greet(
             }
         }
     };
-    tokio::time::timeout(limits.handshake, handshake).await.map_err(late("it took too long"))?
+    match tokio::time::timeout(limits.handshake, handshake).await.map_err(late("it took too long"))? {
+        Ok(tls) => Ok(tls),
+        Err((error, stream)) => {
+            if is_of_certificate(&error) {
+                let_read(stream).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// A handshake failed for the client's certificate, which an alert says to it.
+fn is_of_certificate(error: &io::Error) -> bool {
+    let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
+    matches!(why, Some(rustls::Error::InvalidCertificate(_)))
+}
+
+/// Lets a client read the alert that ends its handshake: a connection that is closed while it sends takes with it what
+/// it did not read.
+async fn let_read(mut stream: TcpStream) {
+    let (within, bytes) = REFUSAL_READ;
+    let read = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(bytes), &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(within, read).await;
 }
 
 /// What handlers know of a connection.
@@ -439,27 +475,34 @@ fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connect
     Some(Connection { peer, address, http1, steps: Arc::default() })
 }
 
-/// Waits for a reason to close.
-async fn wanted(steps: &ConnectionSteps, age: Duration, shutdown: &mut watch::Receiver<bool>) {
-    tokio::select! {
-        () = steps.wait(ConnectionStep::Asked) => {}
-        () = tokio::time::sleep(age) => {}
-        () = stopped(shutdown) => {}
-    }
+/// Waits for a reason to close; gives how long requests under way may take to end.
+async fn wanted(
+    steps: &ConnectionSteps,
+    age: Duration,
+    ending: Duration,
+    revoked: impl Future<Output = ()>,
+    shutdown: &mut watch::Receiver<bool>,
+) -> Duration {
+    let ending = tokio::select! {
+        () = steps.wait(ConnectionStep::Asked) => ending,
+        () = tokio::time::sleep(age) => ending,
+        () = stopped(shutdown) => ending,
+        () = revoked => REVOKED_ENDING.min(ending),
+    };
     steps.set(ConnectionStep::Closing);
+    ending
 }
 
 /// Runs a connection to its end, and closes it once that is wanted; `None` when it had to be cut
 /// some time later. What is handed on lies elsewhere: it would take its room anew at every step.
 async fn run_to_completion<C: Future>(
     mut http: Pin<Box<C>>,
-    wanted: impl Future<Output = ()> + Unpin,
-    within: Duration,
+    wanted: impl Future<Output = Duration> + Unpin,
     close: impl FnOnce(Pin<&mut C>),
 ) -> Option<C::Output> {
     tokio::select! {
         ended = http.as_mut() => Some(ended),
-        () = wanted => {
+        within = wanted => {
             close(http.as_mut());
             // Few of the connections end at a time.
             Box::pin(tokio::time::timeout(within, http)).await.ok()

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::session::SessionStream;
+use crate::session::{CertificateRefusal, SessionStream};
 use crate::stream::{Receiver, SentBody, Stream};
 use crate::tasks::{self, ConnectionExecutor};
 use crate::tls::EndedServerCertificate;
@@ -71,6 +71,12 @@ pub enum ClientError {
         #[source]
         source: EndedServerCertificate,
     },
+    /// The other side takes this side's certificate for revoked (IDN-6).
+    #[error("{url} refuses this host's certificate: it is revoked")]
+    CertificateRevoked {
+        /// Who.
+        url: ServerUrl,
+    },
     /// It took too long.
     #[error("{url} did not answer within {} s", .after.as_secs())]
     Timeout {
@@ -112,6 +118,7 @@ pub struct Traffic {
 pub struct Client {
     url: ServerUrl,
     send: SendRequest<SentBody>,
+    refusal: CertificateRefusal,
     /// What this connection moved.
     pub traffic: Arc<Traffic>,
 }
@@ -126,7 +133,7 @@ impl Client {
     }
 
     async fn connect(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
-        let TlsSession { io, traffic } = TlsSession::open(url, tls).await?;
+        let TlsSession { io, traffic, refusal } = TlsSession::open(url, tls).await?;
         let (send, connection) = hyper::client::conn::http2::Builder::new(ConnectionExecutor)
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
@@ -142,7 +149,7 @@ impl Client {
                 tracing::debug!(%error, "the connection to the control plane ended");
             }
         });
-        Ok(Client { url: url.clone(), send, traffic })
+        Ok(Client { url: url.clone(), send, refusal, traffic })
     }
 
     /// Where it leads to.
@@ -205,7 +212,11 @@ impl Client {
     }
 
     async fn open(&mut self, request: Request<SentBody>) -> Result<(response::Parts, Receiver), ClientError> {
-        let broke = |source| ClientError::Exchange { url: self.url.clone(), source };
+        let (url, refusal) = (&self.url, &self.refusal);
+        let broke = |source| match refusal.is_there() {
+            true => ClientError::CertificateRevoked { url: url.clone() },
+            false => ClientError::Exchange { url: url.clone(), source },
+        };
         self.send.ready().await.map_err(broke)?;
         let (response, body) = self.send.send_request(request).await.map_err(broke)?.into_parts();
         Ok((response, Receiver::new(self.url.clone(), body)))
@@ -248,7 +259,7 @@ impl Http1 {
     /// handshake.
     pub async fn dial(url: &ServerUrl, tls: &ClientConfig) -> Result<Http1, ClientError> {
         let open = async {
-            let TlsSession { io, traffic } = TlsSession::open(url, crate::tls::http1_alone(tls)).await?;
+            let TlsSession { io, traffic, .. } = TlsSession::open(url, crate::tls::http1_alone(tls)).await?;
             let (send, connection) = hyper::client::conn::http1::handshake(io)
                 .await
                 .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
@@ -301,6 +312,7 @@ impl Http1 {
 struct TlsSession {
     io: TokioIo<SessionStream<Metered>>,
     traffic: Arc<Traffic>,
+    refusal: CertificateRefusal,
 }
 
 impl TlsSession {
@@ -313,12 +325,18 @@ impl TlsSession {
         let _ = stream.set_nodelay(true);
         let traffic = Arc::new(Traffic::default());
         let metered = Metered { stream, traffic: traffic.clone() };
-        let failed = |source| match EndedServerCertificate::of(&source) {
-            Some(source) => ClientError::ServerCertificateEnded { url: url.clone(), source },
-            None => ClientError::Handshake { url: url.clone(), source },
+        let refusal = CertificateRefusal::default();
+        let failed = |source: io::Error| {
+            refusal.note(&source);
+            match EndedServerCertificate::of(&source) {
+                Some(source) => ClientError::ServerCertificateEnded { url: url.clone(), source },
+                None if refusal.is_there() => ClientError::CertificateRevoked { url: url.clone() },
+                None => ClientError::Handshake { url: url.clone(), source },
+            }
         };
         let tls = TlsConnector::from(tls).connect(name, metered).await.map_err(failed)?;
-        Ok(TlsSession { io: TokioIo::new(SessionStream(tls)), traffic })
+        let io = TokioIo::new(SessionStream::new(tls, refusal.clone()));
+        Ok(TlsSession { io, traffic, refusal })
     }
 }
 

@@ -8,6 +8,8 @@ use x509_parser::nom::Parser;
 use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
 use x509_parser::prelude::*;
 
+use crate::issue;
+
 /// What a certificate's URI names its holder as: `muster:node:ID`, `muster:operator:NAME` or
 /// `muster:proxy:NAME`.
 const NODE_URI: &str = "muster:node:";
@@ -19,8 +21,8 @@ const PROXY_URI: &str = "muster:proxy:";
 pub struct CertifiedPeer {
     /// Node, operator or proxy.
     pub role: PeerRole,
-    /// When the certificate begins to count.
-    pub not_before: Timestamp,
+    /// When the certificate was issued, to the second: it begins to count somewhat earlier.
+    pub issued: Timestamp,
 }
 
 /// What a certificate entitles to.
@@ -67,9 +69,8 @@ pub fn proxy_uri(name: &str) -> String {
 /// When it was issued for something else.
 pub fn read(der: &[u8]) -> Result<CertifiedPeer, ReadIdentityError> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|_| ReadIdentityError)?;
-    let not_before = Timestamp::from_secs(certificate.validity().not_before.timestamp());
     let role = role(&certificate).ok_or(ReadIdentityError)?;
-    Ok(CertifiedPeer { role, not_before })
+    Ok(CertifiedPeer { role, issued: issue::issued_at(span_of(&certificate)) })
 }
 
 /// From when until when the first certificate of a PEM text counts; `None` when there is none. Its extensions are not
@@ -78,9 +79,13 @@ pub fn validity(pem: &[u8]) -> Option<CertificateValidity> {
     let der = CertificateDer::from_pem_slice(pem).ok()?;
     let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
     let (_, certificate) = parser.parse(&der).ok()?;
+    Some(span_of(&certificate))
+}
+
+fn span_of(certificate: &X509Certificate<'_>) -> CertificateValidity {
     let Validity { not_before, not_after } = certificate.validity();
     let [from, until] = [not_before, not_after].map(|at| Timestamp::from_secs(at.timestamp()));
-    Some(CertificateValidity { from, until })
+    CertificateValidity { from, until }
 }
 
 fn role(certificate: &X509Certificate<'_>) -> Option<PeerRole> {

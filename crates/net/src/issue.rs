@@ -28,6 +28,12 @@ const BACKDATE: Duration = Duration::from_secs(3600);
 /// The part of its validity that a certificate begins in the past, at the most.
 const BACKDATED_PART: u32 = 24;
 
+/// When a certificate was issued here that counts from and until then: not before it began to count.
+pub(crate) fn issued_at(counts: CertificateValidity) -> Timestamp {
+    // Of the whole span, as the part that it was dated back by belongs to it.
+    counts.from.plus(BACKDATE.min(counts.span() / (BACKDATED_PART + 1)))
+}
+
 /// The validity of a node's certificate that is made at this time, unless the control plane is set otherwise.
 pub fn node_validity(now: Timestamp) -> CertificateValidity {
     CertificateValidity::starting(now, NODE_LIFE)

@@ -21,6 +21,7 @@ pub mod notify;
 pub mod peers;
 pub mod prefix_journal;
 pub mod proxy_protocol;
+pub mod revoked;
 mod session;
 pub mod signal;
 pub mod stream;

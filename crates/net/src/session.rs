@@ -1,15 +1,48 @@
-//! [`SessionStream`]: a TLS session that tells its sudden end in words.
+//! [`SessionStream`]: a TLS session that tells its sudden end in words, and why the other side ended it.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use rustls::AlertDescription;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 /// A TLS session over some connection. Where the other side is gone without an end of the session, as when it was
 /// killed, the library's own text is a link to its manual: people read this one.
-pub(crate) struct SessionStream<IO>(pub(crate) TlsStream<IO>);
+pub(crate) struct SessionStream<IO> {
+    tls: TlsStream<IO>,
+    refusal: CertificateRefusal,
+}
+
+/// Whether the other side ended a session as it takes this side's certificate for revoked. With TLS 1.3 it says so
+/// after the handshake, to whoever reads then. Cheap to clone: all clones are one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CertificateRefusal(Arc<AtomicBool>);
+
+impl CertificateRefusal {
+    /// It did.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Takes it out of an error of the session.
+    pub(crate) fn note(&self, error: &io::Error) {
+        let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
+        if matches!(why, Some(rustls::Error::AlertReceived(AlertDescription::CertificateRevoked))) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl<IO> SessionStream<IO> {
+    /// A session, and where it is noted that the certificate was refused.
+    pub(crate) fn new(tls: TlsStream<IO>, refusal: CertificateRefusal) -> SessionStream<IO> {
+        SessionStream { tls, refusal }
+    }
+}
 
 /// What is said of a connection that is gone in the middle of its session.
 const GONE: &str = "the other side closed the connection without ending the TLS session";
@@ -20,24 +53,28 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for SessionStream<IO> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf).map_err(|error| match error.kind() {
+        let read = Pin::new(&mut self.tls).poll_read(cx, buf);
+        read.map_err(|error| match error.kind() {
             kind @ io::ErrorKind::UnexpectedEof => io::Error::new(kind, GONE),
-            _ => error,
+            _ => {
+                self.refusal.note(&error);
+                error
+            }
         })
     }
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for SessionStream<IO> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.tls).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.tls).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.tls).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -45,10 +82,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for SessionStream<IO> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, parts)
+        Pin::new(&mut self.tls).poll_write_vectored(cx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.tls.is_write_vectored()
     }
 }

@@ -20,6 +20,7 @@ use trust::SigningKey;
 use trust::token::TlsTermination;
 
 use crate::identity::{self, CertifiedPeer, PeerRole};
+use crate::revoked::RevokedCertificates;
 
 /// HTTP/2, the application protocol of everything but WebSockets.
 const H2: &[u8] = b"h2";
@@ -107,6 +108,22 @@ pub fn server(
     client_ca_pem: &str,
     auth: ClientAuth,
 ) -> Result<Arc<ServerConfig>, TlsError> {
+    let revoked = RevokedCertificates::default();
+    server_refusing(cert_pem, key_pem, chain_ca_pem, client_ca_pem, auth, revoked)
+}
+
+/// The same, which refuses certificates of nodes that count no more, as they are at each handshake (IDN-6).
+///
+/// # Errors
+/// As [`server`].
+pub fn server_refusing(
+    cert_pem: &str,
+    key_pem: &str,
+    chain_ca_pem: &str,
+    client_ca_pem: &str,
+    auth: ClientAuth,
+    revoked: RevokedCertificates,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(client_ca_pem)?, provider());
     let verifier = match auth {
         ClientAuth::Optional => verifier.allow_unauthenticated(),
@@ -119,7 +136,7 @@ pub fn server(
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError::Configure)?
-        .with_client_cert_verifier(Arc::new(ClientVerifier(verifier)))
+        .with_client_cert_verifier(Arc::new(ClientVerifier { usual: verifier, revoked }))
         .with_single_cert(chain, private_key(key_pem)?)
         .map_err(TlsError::Configure)?;
     config.alpn_protocols = vec![H2.to_vec()];
@@ -255,21 +272,24 @@ fn with_slack<T>(
     if is_near { verify(end) } else { verified }
 }
 
-/// Verifies clients' certificates as usual, with [`SLACK`].
+/// Verifies clients' certificates as usual, with [`SLACK`], and refuses those that are revoked.
 #[derive(Debug)]
-struct ClientVerifier(Arc<dyn ClientCertVerifier>);
+struct ClientVerifier {
+    usual: Arc<dyn ClientCertVerifier>,
+    revoked: RevokedCertificates,
+}
 
 impl ClientCertVerifier for ClientVerifier {
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        self.usual.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        self.usual.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.usual.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -278,7 +298,10 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        with_slack(now, |now| self.0.verify_client_cert(end_entity, intermediates, now))
+        let verified = with_slack(now, |now| self.usual.verify_client_cert(end_entity, intermediates, now))?;
+        let is_revoked = !self.revoked.is_empty()
+            && identity::read(end_entity).is_ok_and(|peer| self.revoked.has(&peer));
+        if is_revoked { Err(CertificateError::Revoked.into()) } else { Ok(verified) }
     }
 
     fn verify_tls12_signature(
@@ -287,7 +310,7 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        self.usual.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -296,11 +319,11 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        self.usual.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.usual.supported_verify_schemes()
     }
 }
 

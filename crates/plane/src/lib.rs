@@ -1,7 +1,7 @@
 //! The control plane's step: what a node is pointed to, what it is answered, how it fares.
 //!
 //! Pure. [`heads`] holds the releases that channels point to; [`node`] holds what is known
-//! of one node (an entry of the FleetIndex) and answers its check-in, [`status`] says how it fares; [`replay`] refuses
+//! of one node (an entry of the FleetIndex) and answers its check-in, [`status`] says how it fares; [`lists`] says which tokens may be used and which nodes are revoked; [`replay`] refuses
 //! requests seen before; [`absence`] keeps its own outages from counting as the silence of nodes; [`budget`] bounds what one node may send; [`work`] holds tasks,
 //! queries and workflows. The shell loads them from the store, calls them under a lock, and
 //! makes durable what they say before it answers.
@@ -13,6 +13,7 @@ pub mod absence;
 pub mod budget;
 pub mod exceptions;
 pub mod heads;
+pub mod lists;
 pub mod node;
 pub mod renewal;
 pub mod replay;

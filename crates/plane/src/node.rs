@@ -17,6 +17,7 @@ use model::{
 };
 use trust::PublicKey;
 use trust::chain::MAX_VERSION;
+use trust::lists::Revocation;
 use trust::seen::SeenError;
 
 use crate::budget::ByteBudget;
@@ -54,6 +55,8 @@ pub struct NodeState {
     pub renewals: RenewalAllowance,
     /// How its agent is called on its host, as it said at its start.
     pub invocation: Option<Box<AgentInvocation>>,
+    /// By what it is revoked, if it is (IDN-6).
+    pub revoked: Option<Box<Revocation>>,
     /// Its certificate was used, so that its token is spent for good (ENR-7).
     pub certificate_used: bool,
     /// Refuses replays.
@@ -172,6 +175,7 @@ impl NodeState {
             certificate: None,
             renewals: RenewalAllowance::default(),
             invocation: None,
+            revoked: None,
             certificate_used: false,
             window: Window::default(),
             budget: ByteBudget::default(),

@@ -8,7 +8,7 @@
 use model::Timestamp;
 use model::selection::SelectionEntry;
 use model::status::{
-    self, Contact, Drift, Enforcement, LONGEST_RUN, ReleaseState, RunEvidence, RunResult, Status,
+    self, CertificateTrust, Contact, Drift, Enforcement, LONGEST_RUN, ReleaseState, RunEvidence, RunResult, Status,
 };
 
 use crate::heads::Heads;
@@ -46,6 +46,10 @@ impl NodeState {
             enforcement: match self.summary.paused {
                 Some(_) => Enforcement::Paused,
                 None => Enforcement::On,
+            },
+            certificate: match self.revoked {
+                Some(_) => CertificateTrust::Revoked,
+                None => CertificateTrust::Trusted,
             },
             would_change: self.summary.counts.map_or(0, |counts| counts.would_change),
         }

@@ -1,12 +1,14 @@
-//! [`IdleGroup`], [`IdlePattern`]: a group that no node is in, and a selector of `sync:` or `delegations:` that
-//! takes no declared node. It is no mistake, as nodes may come; often it is a slip of the pen in a label's value or
+//! [`IdleGroup`], [`IdlePattern`], [`IdleRevocation`]: a group that no node is in, a selector of `sync:` or
+//! `delegations:` that takes no declared node, and a host that is revoked and matches no entry. It is no mistake, as nodes may come; often it is a slip of the pen in a label's value or
 //! a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use catalog::module::Declared;
+use model::Hostname;
 
+use crate::decl::admission::REVOCATIONS_FILE;
 use crate::decl::nodes::PatternItem;
 use crate::resolver::Fleet;
 use crate::sink::Sink;
@@ -46,6 +48,22 @@ impl fmt::Display for IdleGroup {
     }
 }
 
+/// A host that is revoked and that no entry of nodes matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleRevocation {
+    /// The host.
+    pub host: Hostname,
+    /// Its line in `revocations.yaml`.
+    pub line: u32,
+}
+
+impl fmt::Display for IdleRevocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let IdleRevocation { host, line } = self;
+        write!(f, "{REVOCATIONS_FILE}:{line}: {host} is revoked, and no entry of nodes matches it")
+    }
+}
+
 /// A pattern under `nodes:` of an entry of `sync:` or `delegations:` that takes no declared node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdlePattern {
@@ -67,6 +85,14 @@ impl fmt::Display for IdlePattern {
 }
 
 impl Fleet {
+    /// Revoked hosts that no entry matches: one may be revoked before it joins, or be misspelt.
+    pub fn idle_revocations(&self) -> Vec<IdleRevocation> {
+        let specialized = self.specialize();
+        let declared = self.admission().revocations.iter().flatten();
+        let idle = declared.filter(|revocation| specialized.node(revocation.host.as_str()).is_none());
+        idle.map(|revocation| IdleRevocation { host: revocation.host.clone(), line: revocation.line }).collect()
+    }
+
     /// The patterns of `sync:` and `delegations:` that take no declared node. Those of which that cannot be
     /// told, regular expressions beside patterns of nodes, are left out. Cost: that of the check of the entries.
     pub fn idle_patterns(&self) -> Vec<IdlePattern> {

@@ -26,8 +26,12 @@ mod yaml;
 
 pub use check::modules::SharedModule;
 pub use classify::MAX_PATTERNS;
+pub use decl::admission::{
+    DeclaredAdmission, DeclaredRevocation, DeclaredToken, REVOCATIONS_FILE, TOKENS_FILE, declared_revocations,
+    declared_tokens,
+};
 pub use decl::nodes::hostname;
-pub use idle::{IdleGroup, IdlePattern};
+pub use idle::{IdleGroup, IdlePattern, IdleRevocation};
 pub use judge::Unevaluated;
 pub use render::render;
 pub use resolver::{Changed, Fleet, Resolver, check};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lang::template::MAX_TEMPLATE;
 use model::Digest;
 
+use crate::decl::admission::{self, DeclaredRevocation, DeclaredToken};
 use crate::decl::fleet::{self, FleetDecl};
 use crate::decl::groups::{self, Group};
 use crate::decl::layers::{self, Environment, RoleFile};
@@ -40,6 +41,8 @@ pub(crate) enum FileDecl {
     Groups(Vec<Group>),
     Host(Box<HostFile>),
     Role(Box<RoleFile>),
+    Tokens(Vec<DeclaredToken>),
+    Revocations(Vec<DeclaredRevocation>),
     Environments(BTreeMap<String, (Environment, At)>),
     Environment(Box<Environment>),
     Module(Box<ModuleDecl>),
@@ -113,6 +116,8 @@ fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (File
         FileKind::Groups => FileDecl::Groups(groups::read(&mut reading, &root)),
         FileKind::Host(_) => FileDecl::Host(Box::new(nodes::read_host(&mut reading, &root))),
         FileKind::Role(_) => FileDecl::Role(Box::new(layers::read_role(&mut reading, &root))),
+        FileKind::Tokens => FileDecl::Tokens(admission::read_tokens(&mut reading, &root)),
+        FileKind::Revocations => FileDecl::Revocations(admission::read_revocations(&mut reading, &root)),
         FileKind::Environments => FileDecl::Environments(layers::read_environments(&mut reading, &root)),
         FileKind::Environment(_) => {
             FileDecl::Environment(Box::new(layers::read_environment(&mut reading, &root)))

@@ -9,8 +9,9 @@ use lang::{Diagnostics, Value};
 use crate::check::context::Context;
 use crate::check::modules::{Modules, module_path};
 use crate::classify;
+use crate::decl::admission::{DeclaredAdmission, REVOCATIONS_FILE, TOKENS_FILE};
 use crate::judge::{FleetJudge, JudgedNode, Unevaluated};
-use crate::parse::{self, Files, Parsed};
+use crate::parse::{self, FileDecl, Files, Parsed};
 use crate::pass::{Dirty, Good, Next, NodePass};
 use crate::sink::Sink;
 use crate::specialize::{Specialized, SpecializedFor};
@@ -24,6 +25,7 @@ pub struct Fleet {
     specialized: Specialized,
     context: Arc<Context>,
     unevaluated: BTreeSet<Unevaluated>,
+    admission: DeclaredAdmission,
 }
 
 impl Fleet {
@@ -35,6 +37,11 @@ impl Fleet {
     /// What each node gets.
     pub fn specialize(&self) -> &Specialized {
         &self.specialized
+    }
+
+    /// Who may join and who is revoked.
+    pub fn admission(&self) -> &DeclaredAdmission {
+        &self.admission
     }
 
     /// The expressions that could not be evaluated, as they depend on traits that only nodes observe. Sorted,
@@ -231,7 +238,12 @@ impl Resolver {
 
     /// The context of the last good state if nothing in it changed.
     fn context(&self, sink: &mut Sink) -> Arc<Context> {
-        let refers = |path: &String| !matches!(tree::kind(path), FileKind::Nodes | FileKind::Host(_));
+        let refers = |path: &String| {
+            !matches!(
+                tree::kind(path),
+                FileKind::Nodes | FileKind::Host(_) | FileKind::Tokens | FileKind::Revocations
+            )
+        };
         if let Some(good) = &self.good {
             let same_labels = good.context.labels.iter().eq(self.labels.keys());
             let uses = |path: &String| self.files.get(path).is_some_and(|file| !file.uses.is_empty());
@@ -244,6 +256,20 @@ impl Resolver {
         match &self.good {
             Some(good) if *good.context == context => good.context.clone(),
             _ => Arc::new(context),
+        }
+    }
+
+    fn admission(&self) -> DeclaredAdmission {
+        let declared = |path| self.files.get(path).map(|file| &file.content);
+        DeclaredAdmission {
+            tokens: match declared(TOKENS_FILE) {
+                Some(FileDecl::Tokens(tokens)) => Some(tokens.clone()),
+                _ => None,
+            },
+            revocations: match declared(REVOCATIONS_FILE) {
+                Some(FileDecl::Revocations(revocations)) => Some(revocations.clone()),
+                _ => None,
+            },
         }
     }
 
@@ -270,7 +296,8 @@ impl Resolver {
             unevaluated.extend(good.fleet.unevaluated.iter().cloned());
         }
         let name = context.fleet.name.clone();
-        let fleet = Arc::new(Fleet { name, specialized, context: context.clone(), unevaluated });
+        let admission = self.admission();
+        let fleet = Arc::new(Fleet { name, specialized, context: context.clone(), unevaluated, admission });
         let Next { index, parts, hosts, .. } = next;
         self.good = Some(Good { fleet: fleet.clone(), context, index, parts, hosts });
         self.dirty.clear();

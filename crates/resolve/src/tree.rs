@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::decl::admission::{REVOCATIONS_FILE, TOKENS_FILE};
 use crate::decl::nodes::hostname;
 
 /// The files of a fleet repo, by path relative to its top (`modules/nginx/module.yaml`).
@@ -58,6 +59,8 @@ pub(crate) enum FileKind<'p> {
     Host(&'p str),
     Role(&'p str),
     Environments,
+    Tokens,
+    Revocations,
     Environment(&'p str),
     Module(&'p str),
     Template {
@@ -78,7 +81,8 @@ pub(crate) enum FileKind<'p> {
     },
 }
 
-const TOP_FILES: [&str; 4] = ["fleet.yaml", "nodes.yaml", "groups.yaml", "environments.yaml"];
+const TOP_FILES: [&str; 6] =
+    ["fleet.yaml", "nodes.yaml", "groups.yaml", "environments.yaml", TOKENS_FILE, REVOCATIONS_FILE];
 const FOLDERS: [&str; 5] = ["nodes", "hosts", "roles", "environments", "modules"];
 
 /// Says what a path is for.
@@ -116,6 +120,8 @@ fn top(file: &str) -> FileKind<'_> {
         "nodes.yaml" => FileKind::Nodes,
         "groups.yaml" => FileKind::Groups,
         "environments.yaml" => FileKind::Environments,
+        TOKENS_FILE => FileKind::Tokens,
+        REVOCATIONS_FILE => FileKind::Revocations,
         _ if is_yaml(file) => {
             let help = match lang::nearest(file, TOP_FILES) {
                 Some(near) => format!("did you mean `{near}`?"),

@@ -1,5 +1,6 @@
 //! The operator port's messages, which the CLI shares.
 
+pub mod lists;
 pub mod objects;
 pub mod operation;
 pub mod operators;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use store::audit::AuditEntry;
 use store::{DatabaseIncarnation, FactRecord, Release, RunRecord};
 use trust::TrustDocument;
+use trust::lists::Revocation;
 use trust::seen::Seen;
 
 use crate::posture::Posture;
@@ -281,6 +283,8 @@ pub struct NodeView {
     pub id: NodeId,
     /// Its hostname.
     pub hostname: Hostname,
+    /// By what it is revoked; absent while it is not.
+    pub revoked: Option<Revocation>,
     /// The state on the axis that matters most.
     pub state: Overall,
     /// All axes.

@@ -7,6 +7,7 @@ use model::status::Overall;
 use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
 use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
+use trust::Revocation;
 
 use crate::state::now;
 use crate::totals::CauseKey;
@@ -45,7 +46,7 @@ pub(crate) fn causes_of(
         causes.push(NodeCause { key: CauseKey::RenewalLate, cause, code: None, since: None, next });
     }
     // Of a silent node it is the cause.
-    let is_silent = matches!(state, Overall::Offline | Overall::Unreachable);
+    let is_silent = matches!(state, Overall::Revoked | Overall::Offline | Overall::Unreachable);
     let ended = match certificate.filter(|_| !is_silent) {
         Some(CertificateProblem::Ended(cause)) => Some((CauseKey::CertificateEnded, cause, join_again(node))),
         Some(CertificateProblem::Recoverable(cause)) => {
@@ -164,6 +165,7 @@ fn state_cause(
     let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
     match state {
         Overall::Converged => None,
+        Overall::Revoked => node.revoked.as_deref().map(revoked),
         Overall::Offline | Overall::Unreachable => match certificate {
             Some(CertificateProblem::Ended(cause) | CertificateProblem::Recoverable(cause)) => {
                 Some(cause.clone())
@@ -208,6 +210,16 @@ fn state_cause(
         }
         Overall::WouldChange => Some(node.summary.would_change.as_deref().unwrap_or(SEE_RUN).to_owned()),
     }
+}
+
+/// Since when it counts no more, and why.
+fn revoked(revocation: &Revocation) -> String {
+    let why = revocation.why.as_deref().map(|why| format!(": {}", model::text::printable(why)));
+    format!(
+        "revoked: what was issued for it before {} counts no more{}",
+        revocation.not_before,
+        why.unwrap_or_default()
+    )
 }
 
 /// Why no run that was due is known to have been made.
@@ -263,6 +275,7 @@ pub(crate) fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Opti
 fn state_since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestamp> {
     match state {
         Overall::Offline | Overall::Unreachable => node.last_seen.or(Some(node.enrolled_at)),
+        Overall::Revoked => node.revoked.as_ref().map(|revocation| revocation.not_before),
         Overall::New => Some(node.enrolled_at),
         Overall::Stalled => node.no_run_since(),
         Overall::Changing => node.pointed(heads).map(|(head, _)| head.header.created),

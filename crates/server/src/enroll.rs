@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use http::request::Parts;
 use hyper::body::Incoming;
-use model::Hostname;
+use model::{Hostname, Timestamp};
 use net::issue::CertificateRequest;
 use plane::NodeState;
-use store::{EnrollError, NewNode, TokenUse};
-use trust::token;
+use store::{EnrollError, Enrolled, NewNode, TokenUse};
+use trust::token::{self, Claims};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::{Code, Problem, body};
 
@@ -20,6 +20,8 @@ use crate::state::{ControlPlane, now};
 
 /// The longest enrollment body, in bytes.
 const MAX_BODY: usize = 32 * 1024;
+/// How often a token is judged anew because other lists were published meanwhile.
+const JUDGED_AGAIN: usize = 4;
 /// How long one may take to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -50,9 +52,10 @@ pub(crate) async fn enroll(
     if listener == PortListener::Proxies && claims.expected_pubkey_fingerprint.is_none() {
         return Err(Code::TokenUnbound.into());
     }
+    plane.lists.ready()?.judge(&claims, plane.posture(), now)?;
     // The one that the token vouches for; the node's first check-ins lead it on from there (IDN-8).
     let trust = documents.named(&claims.trust).unwrap_or(newest).clone();
-    let hostname: Hostname = claims.hostname;
+    let hostname: Hostname = claims.hostname.clone();
     let id = key.node_id();
     // The certificate first: should it fail, the token is not burned.
     let issued = plane.certificates.issue(csr, &id, &hostname, now).await?;
@@ -68,8 +71,11 @@ pub(crate) async fn enroll(
         key_confirmed: claims.expected_pubkey_fingerprint.is_some(),
         declared: serde_json::json!({}),
     };
-    let token = TokenUse { nonce: claims.nonce, expires_at: claims.expires_at };
-    plane.store.enroll(node, token, now).await.map_err(enroll_problem)?;
+    let enrolled = recorded(plane, &claims, node, now).await?;
+    if let (Enrolled::Replacing, Some(predecessor)) = (enrolled, &claims.replaces) {
+        tracing::info!(node = %id, %predecessor, "a node took the place of another");
+        plane.forget(predecessor);
+    }
     tracing::info!(node = %id, %hostname, "a node enrolled");
     let mut state = NodeState::new(id.clone(), hostname, key, now);
     state.certificate = certificate;
@@ -78,9 +84,35 @@ pub(crate) async fn enroll(
     json(&answer, false)
 }
 
-/// Adds the node to the index; one that enrolls again keeps what is known of it.
+/// Records the node, judged by the lists that count when it is.
+async fn recorded(
+    plane: &ControlPlane,
+    claims: &Claims,
+    node: NewNode,
+    now: Timestamp,
+) -> Result<Enrolled, Problem> {
+    for _ in 0..JUDGED_AGAIN {
+        let lists = plane.lists.ready()?;
+        lists.judge(claims, plane.posture(), now)?;
+        let token = TokenUse {
+            nonce: claims.nonce.clone(),
+            expires_at: claims.expires_at,
+            replaces: claims.replaces.clone(),
+            lists: lists.versions(),
+        };
+        match plane.store.enroll(node.clone(), token, now).await {
+            Err(EnrollError::ListsMoved) => plane.lists.settled().await,
+            recorded => return recorded.map_err(enroll_problem),
+        }
+    }
+    Err(Code::Busy.into())
+}
+
+/// Adds the node to the index; one that enrolls again keeps what is known of it. Then it is judged by the revocations:
+/// whoever publishes a set judges the nodes that are there by then.
 fn remember(plane: &ControlPlane, node: NodeState) {
-    match plane.index.get(&node.id) {
+    let id = node.id.clone();
+    match plane.index.get(&id) {
         Some(slot) => {
             let mut entry = slot.lock();
             entry.node.enrolled_at = node.enrolled_at;
@@ -90,6 +122,11 @@ fn remember(plane: &ControlPlane, node: NodeState) {
             plane.index.mark_entry(&slot, &mut entry);
         }
         None => plane.index.insert(node),
+    }
+    if let (Some(slot), Ok(loaded)) = (plane.index.get(&id), plane.lists.ready()) {
+        let mut entry = slot.lock();
+        entry.node.judge_revocation(&loaded.lists);
+        plane.index.mark_entry(&slot, &mut entry);
     }
 }
 
@@ -102,6 +139,7 @@ fn enroll_problem(error: EnrollError) -> Problem {
         EnrollError::KeyTaken { by } => {
             Problem::new(Code::KeyTaken, format!("the key belongs to the active node {by}"))
         }
+        EnrollError::ListsMoved => Code::Busy.into(),
         EnrollError::Store(error) => store_problem(error),
     }
 }

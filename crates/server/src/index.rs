@@ -220,10 +220,7 @@ impl FleetIndex {
 
     /// The control plane was away before `started`: that is no silence of its nodes (LIF-1).
     pub(crate) fn leave_out_absence(&self, started: Timestamp) {
-        let slots: Vec<Arc<NodeSlot>> = {
-            let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
-            tables.by_id.values().cloned().collect()
-        };
+        let slots = self.all();
         let newest = slots.iter().filter_map(|slot| slot.lock().node.last_seen).max();
         let absence = plane::absence_before(started, newest);
         slots.iter().for_each(|slot| slot.lock().node.control_plane_was_absent(absence));
@@ -446,6 +443,12 @@ impl FleetIndex {
             (count > 0).then(|| (note.resource.clone(), count))
         };
         notes.iter().filter_map(others).collect()
+    }
+
+    /// All nodes, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<NodeSlot>> {
+        let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        tables.by_id.values().cloned().collect()
     }
 
     /// A node by id.

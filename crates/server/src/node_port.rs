@@ -23,7 +23,7 @@ use crate::answer::{PortReply, json, refuse};
 use crate::api::operation::segments;
 use crate::intake::{WITHIN, accepts_gzip, discard, read, unpacked};
 use crate::state::ControlPlane;
-use crate::{renew, streams};
+use crate::{failed_joins, renew, streams};
 
 pub(crate) use caller::CallingNode;
 use caller::SignedRequest;
@@ -125,7 +125,10 @@ async fn answer(
     match matched.route.access {
         Access::Open => {
             let (parts, body) = request.into_parts();
-            crate::enroll::enroll(plane, listener, &parts, body).await
+            match matched.route.path {
+                route::BOOTSTRAP_REPORT => failed_joins::report(plane, &connection, &parts, body).await,
+                _ => crate::enroll::enroll(plane, listener, &parts, body).await,
+            }
         }
         Access::Certificate | Access::Standard => {
             CallingNode::by_session(plane, &connection)?;

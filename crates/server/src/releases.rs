@@ -20,13 +20,15 @@ use wire::{Code, Problem};
 use crate::answer::store_problem;
 use crate::api::{Commit, ReleaseSummary};
 use crate::operator_port::OperatorCall;
-use crate::posture;
+use crate::{lists, posture};
 use crate::state::{ControlPlane, now, run_to_completion};
 
-/// Reads the heads from the store, verifies them and points the fleet to them. While that
+/// Reads the signed lists and the heads from the store, verifies them and points the fleet to the heads. While that
 /// fails, check-ins are refused with the reason (WIR-4).
 pub(crate) async fn load(plane: &ControlPlane) -> Result<(), Problem> {
-    load_with(plane, BTreeMap::new()).await
+    // Who joins and who is revoked does not wait for the heads.
+    let lists = lists::load(plane).await;
+    load_with(plane, BTreeMap::new()).await.and(lists)
 }
 
 /// Selections that were read, with their patterns.

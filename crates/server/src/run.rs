@@ -13,6 +13,7 @@ use net::accept::{self, AcceptLimits, stopped};
 use net::admission::AddressPrefix;
 use net::prefix_journal::PrefixJournal;
 use net::proxy_protocol::Balancers;
+use net::revoked::RevokedCertificates;
 use net::tls::{self, ClientAuth, TlsError};
 use rustls::ServerConfig;
 use store::{FleetMeta, Store, StoreError};
@@ -176,9 +177,9 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
     let journal = known_prefixes(&store).await?;
-    let limits = PortLimits::of(&config, &listeners, &journal);
-    let dir = config.dir.clone();
+    let (dir, accepting) = (config.dir.clone(), config.clone());
     let plane = plane(store, &dir, founded, settings(config)).await?;
+    let limits = PortLimits::of(&accepting, &listeners, &journal, &plane.lists.revoked);
     let certified = CertifiedPorts::new(&plane, operator_ca)?;
     let metrics_address = listeners.metrics_address();
     let stop = watch::Sender::new(false);
@@ -258,13 +259,19 @@ struct PortLimits {
 }
 
 impl PortLimits {
-    fn of(config: &Config, listeners: &Listeners, journal: &PrefixJournal) -> PortLimits {
+    fn of(
+        config: &Config,
+        listeners: &Listeners,
+        journal: &PrefixJournal,
+        revoked: &RevokedCertificates,
+    ) -> PortLimits {
         let connections = connections(config.connections, 1 + listeners.proxies.iter().len());
         PortLimits {
             nodes: AcceptLimits {
                 connections,
                 balancers: config.balancers.clone(),
                 journal: journal.clone(),
+                revoked: revoked.clone(),
                 ..AcceptLimits::default()
             },
             operators: AcceptLimits {
@@ -471,7 +478,9 @@ fn server_tls(
         issued.map_err(|source| ServerStartError::Certificate { names: plane.names.clone(), source })?;
     let ca = plane.node_ca.cert_pem();
     let config = |client_ca: &str, auth| {
-        tls::server(&own.cert_pem, &own.key_pem, ca, client_ca, auth).map_err(ServerStartError::Tls)
+        let revoked = plane.lists.revoked.clone();
+        let config = tls::server_refusing(&own.cert_pem, &own.key_pem, ca, client_ca, auth, revoked);
+        config.map_err(ServerStartError::Tls)
     };
     let nodes = tls::with_http1(config(ca, ClientAuth::Optional)?.as_ref());
     let proxies = tls::with_http1(config(ca, ClientAuth::Required)?.as_ref());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use model::Timestamp;
+use model::{NodeId, Timestamp};
 use net::issue::Ca;
 use net::peers::Peers;
 use plane::Heads;
@@ -16,7 +16,9 @@ use wire::{Code, Problem};
 
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
+use crate::failed_joins::ReportLimits;
 use crate::index::FleetIndex;
+use crate::lists::SignedLists;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
@@ -51,6 +53,10 @@ pub(crate) struct ControlPlane {
     pub(crate) trust: TrustChain,
     pub(crate) node_ca: Arc<Ca>,
     pub(crate) certificates: NodeCertificates,
+    /// Which tokens may be used, and whose certificates count no more.
+    pub(crate) lists: SignedLists,
+    /// How many failed joins are told from where.
+    pub(crate) reports: ReportLimits,
     /// Who may ask at the operator port.
     pub(crate) operators: Operators,
     /// How many refusals are in the audit log lately.
@@ -114,6 +120,8 @@ impl ControlPlane {
             heads: watch::Sender::new(Arc::new(Heads::default())),
             trust: TrustChain::new(dir, founded.chain),
             certificates: NodeCertificates::new(node_ca.clone(), certificates),
+            lists: SignedLists::default(),
+            reports: ReportLimits::default(),
             operators: Operators::new(founded.operator_ca),
             refusals: Refusals::default(),
             node_ca,
@@ -160,9 +168,17 @@ impl ControlPlane {
         format!("{}-{}", self.boot, self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// A node was removed from the store: nothing of it stays in memory, and its link ends.
+    pub(crate) fn forget(&self, node: &NodeId) {
+        self.index.remove(node);
+        self.hub.remove(node);
+        self.work.removed(node);
+    }
+
     /// Why the signed artifacts are not loaded, while they are not (WIR-4).
     pub(crate) fn not_ready(&self) -> Option<String> {
-        self.not_ready.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let heads = self.not_ready.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        heads.or_else(|| self.lists.not_ready())
     }
 }
 

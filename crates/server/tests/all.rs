@@ -2,6 +2,7 @@
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p server --test all FILE::`.
 
 mod a_proxy_opens_nothing_of_its_own;
+mod a_replaced_node_is_out;
 mod actions_are_not_behind;
 mod an_outage_blames_no_node;
 mod answers_tell_the_time;
@@ -14,6 +15,7 @@ mod delta_on_the_wire;
 mod durable_formats_are_kept;
 mod enrollment;
 mod facts_that_were_left_out_are_told;
+mod failed_joins_are_reported;
 mod files_are_private;
 mod full_nodes_accept_work;
 mod health_outlives_a_restart;
@@ -34,6 +36,7 @@ mod readiness;
 mod refusals_name_their_reason;
 mod releases_are_verified;
 mod requests_are_signed;
+mod revocations_cut_within_one_poll;
 mod revoked_operators_are_cut_at_once;
 mod routes;
 mod run_requests_reach_open_links;
@@ -47,6 +50,7 @@ mod sync_status_is_honest;
 mod tasks_do_what_is_delegated;
 mod tasks_survive_a_restart;
 mod tls_is_1_3_mutual;
+mod tokens_are_in_the_allowlist;
 mod totals_are_kept;
 mod trust_documents_are_served;
 mod unadopted_releases_are_named;

@@ -39,9 +39,14 @@ async fn every_route_of_the_table_is_answered_and_no_other_method() {
                     // Answered: well, or refused for what was asked and not for where.
                     let expected = match (route.path, route.access) {
                         (route::BLOB, _) => Code::NotEntitled.status(),
-                        (route::ENROLL | route::RENEW | route::RECOVER | route::EVENTS, _) => {
-                            Code::BadBody.status()
-                        }
+                        (
+                            route::ENROLL
+                            | route::BOOTSTRAP_REPORT
+                            | route::RENEW
+                            | route::RECOVER
+                            | route::EVENTS,
+                            _,
+                        ) => Code::BadBody.status(),
                         (route::STREAM, _) => Code::Unsigned.status(),
                         (_, Access::Certificate | Access::Stream | Access::Standard) => {
                             Code::MediaType.status()

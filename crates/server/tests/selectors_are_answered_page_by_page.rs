@@ -170,7 +170,12 @@ async fn what_is_observed_comes_in_bounded_pages() {
             key_confirmed: true,
             declared: json!({}),
         };
-        let token = TokenUse { nonce: format!("n-{number}"), expires_at: now() };
+        let token = TokenUse {
+            nonce: format!("n-{number}"),
+            expires_at: now(),
+            replaces: None,
+            lists: Default::default(),
+        };
         store.enroll(node, token, now()).await.unwrap();
         let values = json!({"os": {"release": if number == 7 { "11" } else { "12" }}});
         let traits = TraitReport::whole(Digest::of(values.to_string().as_bytes()), values);

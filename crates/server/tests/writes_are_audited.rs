@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use model::Timestamp;
 use serde_json::{Value, json};
 use server::api::operators::{AuditPage, IssuedCredential};
 use server::api::work::TaskView;
@@ -55,6 +56,9 @@ async fn every_write_has_one_entry_with_author_and_request() {
     let _: Value = olga.post("/v1/resyncs", &json!({"nodes": ["web-1"]})).await.unwrap();
     let _: Value = admin.delete("/v1/nodes/web-2").await.unwrap();
     let _: Value = admin.delete("/v1/operators/olga").await.unwrap();
+    for _ in 0..2 {
+        fleet.revoke(1, &[("web-9", Timestamp(1))]).await.ok();
+    }
 
     let entries = since(&mut admin, 1).await;
     let told: Vec<(&str, &str)> =
@@ -69,12 +73,19 @@ async fn every_write_has_one_entry_with_author_and_request() {
         ("olga", "POST /v1/resyncs"),
         ("operator", "DELETE /v1/nodes/{node}"),
         ("operator", "DELETE /v1/operators/{name}"),
+        ("operator", "POST /v1/lists"),
+        ("operator", "POST /v1/lists"),
     ];
     assert_eq!(told, expected, "one each, and none for what would only be done");
     assert_eq!((entries[1].nodes.clone(), entries[1].node_count), (vec!["web-1".into(), "web-2".into()], 2));
     assert!(entries[2].what.as_ref().unwrap().contains("db"));
     assert!(entries[5].what.as_ref().unwrap().contains(&task.id));
-    assert!(entries.iter().all(|entry| !entry.request.is_empty() && entry.refused.is_none()));
+    assert_eq!(entries[9].what.as_deref(), Some("revocations 1 of 1 hosts"));
+    assert_eq!(entries[9].nodes, ["web-9"]);
+    // One of the same number, which was signed later.
+    assert_eq!(entries[10].refused.as_deref(), Some("list-older"));
+    assert!(entries.iter().all(|entry| !entry.request.is_empty()));
+    assert!(entries[..10].iter().all(|entry| entry.refused.is_none()));
     let requests: std::collections::BTreeSet<_> = entries.iter().map(|entry| &entry.request).collect();
     assert_eq!(requests.len(), entries.len(), "each its own request");
 

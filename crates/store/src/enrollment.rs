@@ -3,7 +3,7 @@
 use model::{Hostname, NodeId};
 
 use crate::error::EnrollError;
-use crate::record::{Enrolled, NewNode};
+use crate::record::{Enrolled, NewNode, TokenUse};
 
 /// What is stored of a node that matters to an enrollment.
 #[derive(Clone, Debug)]
@@ -26,8 +26,8 @@ pub(crate) struct Before {
     pub(crate) nonce_burned: bool,
 }
 
-/// Whether `node` may enroll with the token of `nonce`, and as what.
-pub(crate) fn decide(node: &NewNode, nonce: &str, before: &Before) -> Result<Enrolled, EnrollError> {
+/// Whether `node` may enroll with a token, and as what.
+pub(crate) fn decide(node: &NewNode, token: &TokenUse, before: &Before) -> Result<Enrolled, EnrollError> {
     if let Some(known) = &before.same_id
         && known.public_key != node.public_key
     {
@@ -35,7 +35,7 @@ pub(crate) fn decide(node: &NewNode, nonce: &str, before: &Before) -> Result<Enr
     }
     let same = before.same_id.as_ref().filter(|known| known.active);
     if before.nonce_burned {
-        let first_try = same.filter(|known| known.nonce == nonce && !known.cert_used);
+        let first_try = same.filter(|known| known.nonce == token.nonce && !known.cert_used);
         return match first_try {
             Some(known) if known.hostname == node.hostname => Ok(Enrolled::Again),
             _ => Err(EnrollError::NonceUsed),
@@ -47,8 +47,9 @@ pub(crate) fn decide(node: &NewNode, nonce: &str, before: &Before) -> Result<Enr
         return Err(EnrollError::KeyTaken { by: known.hostname.clone() });
     }
     match &before.same_hostname {
-        Some(by) if *by != node.node_id => Err(EnrollError::HostnameTaken { by: by.clone() }),
-        Some(_) => Ok(Enrolled::Again),
+        Some(by) if *by == node.node_id => Ok(Enrolled::Again),
+        Some(by) if token.replaces.as_ref() == Some(by) => Ok(Enrolled::Replacing),
+        Some(by) => Err(EnrollError::HostnameTaken { by: by.clone() }),
         None => Ok(Enrolled::New),
     }
 }

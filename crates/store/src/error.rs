@@ -76,6 +76,9 @@ pub enum EnrollError {
     /// The token was used, and not by a first try of the same node (ENR-7).
     #[error("the token was already used")]
     NonceUsed,
+    /// Other lists count by now than those that the token was judged by.
+    #[error("other lists count by now than those that the token was judged by")]
+    ListsMoved,
     /// Another active node has this hostname (IDN-1).
     #[error("the hostname is taken by node {by}")]
     HostnameTaken {

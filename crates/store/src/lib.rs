@@ -12,6 +12,7 @@ pub mod audit;
 mod closure;
 mod enrollment;
 mod error;
+mod joining;
 #[cfg(test)]
 #[path = "../tests/conformance/fixture.rs"]
 #[allow(clippy::unwrap_used, dead_code, reason = "shared with tests")]
@@ -24,6 +25,10 @@ pub mod sqlite;
 mod tasks;
 
 pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
+pub use joining::{
+    FailedJoin, FailedJoinRecord, JoinFailureKind, ListVersions, MAX_FAILED_JOINS, MAX_REPORTS_OF_TOKEN, PutListError,
+    ReportJoinError, ReportingToken, StoredList,
+};
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use operators::{CredentialKind, OperatorCredential, OperatorRecord, OperatorRole};
 pub use record::{

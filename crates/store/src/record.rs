@@ -15,6 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::joining::ListVersions;
+
 /// What a store is for; set once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetMeta {
@@ -114,6 +116,10 @@ pub struct TokenUse {
     /// When it expires; the caller has checked that it has not. The burned nonce is kept
     /// at least until then.
     pub expires_at: Timestamp,
+    /// The node that gives its hostname to this one, and is removed (IDN-10).
+    pub replaces: Option<NodeId>,
+    /// The lists by which the caller let the token pass: the enrollment is refused when others count by now.
+    pub lists: ListVersions,
 }
 
 /// A certificate that a node got in place of the one before.
@@ -130,6 +136,8 @@ pub struct RenewedCertificate {
 pub enum Enrolled {
     /// A node was recorded.
     New,
+    /// A node was recorded, and the one that the token names removed.
+    Replacing,
     /// The node is the one already recorded, with a new certificate (ENR-7).
     Again,
 }

@@ -22,11 +22,13 @@ use model::{Contention, Culprit, Digest, NodeId, ObjectKey, Stub};
 use rusqlite::Connection;
 use store::audit::{AuditDraft, AuditFilter, AuditSubject};
 use store::{
-    CredentialKind, FleetMeta, KnownPrefix, ObjectFilter, OperatorCredential, OperatorRecord, OperatorRole,
-    Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch,
+    CredentialKind, FailedJoin, FleetMeta, JoinFailureKind, KnownPrefix, ObjectFilter, OperatorCredential,
+    OperatorRecord, OperatorRole, ReportingToken, Store, StoredList, SyncProgress, TaskKind, TaskNode, TaskRecord,
+    Touch,
 };
 use sync::feed::ObjectState;
 use sync::{Change, Content, FeedCursor, Side, Write};
+use trust::ListName;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -110,6 +112,18 @@ async fn fill(store: &Store) {
         }],
     };
     store.put_operator(ann).await.unwrap();
+    let list = StoredList { name: ListName::Revocations, seq: 3, document: signed("revocations") };
+    store.put_lists(vec![list]).await.unwrap();
+    let join = FailedJoin {
+        hostname: "web-9".parse().unwrap(),
+        fingerprint: "SHA256:x".into(),
+        failure: JoinFailureKind::EnrollmentFailed,
+        code: Some("token-expired".into()),
+        message: "it ended".into(),
+        agent: Some("0.1.0".into()),
+    };
+    let token = ReportingToken { nonce: "nonce-9".into(), node: new_node(9).node_id };
+    store.report_failed_join(token, join, at(6)).await.unwrap();
     let target = TaskNode { node: one, action: "a-1".into(), state: r#"{"ended":true}"#.into() };
     store.put_task_nodes("t-1", vec![target]).await.unwrap();
     let prefix = KnownPrefix { prefix: "10.0.0.0/24".into(), authenticated: at(5) };
@@ -218,6 +232,8 @@ async fn read(store: &Store) -> String {
     show("header of nodes", &store.node_header().await.unwrap());
     show("address prefixes", &store.prefixes().await.unwrap());
     show("operators", &store.operators().await.unwrap());
+    show("signed lists", &store.signed_lists().await.unwrap());
+    show("failed joins", &store.failed_joins(10, None).await.unwrap());
     let of_node = AuditFilter { node: Some("web-1".into()), limit: 10, ..AuditFilter::default() };
     show("audit log", &store.audit(of_node).await.unwrap());
     show("head of the audit log", &store.audit_head().await.unwrap());

@@ -15,13 +15,15 @@ use crate::key::{PublicKey, SigningKey};
 
 /// The most signatures looked at on one document.
 pub const MAX_SIGNATURES: usize = 8;
-/// The longest signed document, in bytes.
+/// The longest signed document of most sorts, in bytes.
 pub const MAX_DOCUMENT: usize = 64 * 1024;
 
 /// A sort of signed document.
 pub trait Document: Serialize + DeserializeOwned {
     /// Names the sort inside the signature.
     const TYPE: &'static str;
+    /// The longest one that is read, in bytes.
+    const MAX_BYTES: usize = MAX_DOCUMENT;
 
     /// When it was signed, by its own word.
     fn signed_at(&self) -> Timestamp;
@@ -71,7 +73,7 @@ pub fn verify<D: Document>(signed: &Signed, slots: &Slots) -> Result<D, VerifyEr
     if signed.signatures.is_empty() {
         return Err(VerifyError::Unsigned);
     }
-    if signed.payload.len() > MAX_DOCUMENT || signed.signatures.len() > MAX_SIGNATURES {
+    if signed.payload.len() > D::MAX_BYTES || signed.signatures.len() > MAX_SIGNATURES {
         return Err(VerifyError::TooLarge);
     }
     let message = message(D::TYPE, signed.payload.as_bytes());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use data_encoding::BASE64URL_NOPAD;
 use model::canonical;
 use model::time::SLACK;
-use model::{Digest, FleetId, Hostname, Timestamp};
+use model::{Digest, FleetId, Hostname, NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::document::Slots;
@@ -51,6 +51,9 @@ pub struct Claims {
     pub ca: Digest,
     /// The digest of the trust document.
     pub trust: Digest,
+    /// The node that the host was before: the enrollment retires it, and gives its name to this one (IDN-10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<NodeId>,
 }
 
 /// Who ends the TLS sessions of a node (IDN-4).
@@ -178,6 +181,32 @@ pub fn verify(
     key: &PublicKey,
     now: Timestamp,
 ) -> Result<Claims, TokenError> {
+    let claims = signed_claims(token, root)?;
+    check_time(&claims, now)?;
+    check_holder(claims, hostname, key)
+}
+
+/// Verifies the token under which a failed join is told: as [`verify`], but one counts that ended at `ended_after` or
+/// later, and one from the future, as these are what joins fail for.
+///
+/// # Errors
+/// [`TokenError`] says what does not hold.
+pub fn verify_for_report(
+    token: &str,
+    root: &Slots,
+    hostname: &str,
+    key: &PublicKey,
+    ended_after: Timestamp,
+) -> Result<Claims, TokenError> {
+    let claims = signed_claims(token, root)?;
+    if claims.expires_at < ended_after {
+        return Err(TokenError::Expired { at: claims.expires_at, now: ended_after });
+    }
+    check_holder(claims, hostname, key)
+}
+
+/// The claims, if the root key signed them and they are within the bounds on a token's validity.
+fn signed_claims(token: &str, root: &Slots) -> Result<Claims, TokenError> {
     let (claims, bytes, signature) = split(token)?;
     let message = message(TYPE, &bytes);
     let rejected = root.reject_before.is_some_and(|limit| claims.issued_at < limit);
@@ -185,12 +214,20 @@ pub fn verify(
         return Err(TokenError::Forged);
     }
     check_bounds(&claims)?;
+    Ok(claims)
+}
+
+fn check_time(claims: &Claims, now: Timestamp) -> Result<(), TokenError> {
     if claims.issued_at > now.plus(SLACK) {
         return Err(TokenError::FutureDated { at: claims.issued_at, now });
     }
     if now > claims.expires_at.plus(SLACK) {
         return Err(TokenError::Expired { at: claims.expires_at, now });
     }
+    Ok(())
+}
+
+fn check_holder(claims: Claims, hostname: &str, key: &PublicKey) -> Result<Claims, TokenError> {
     if claims.hostname.as_str() != hostname {
         return Err(TokenError::OtherHost { expected: claims.hostname, got: hostname.to_owned() });
     }

@@ -94,6 +94,7 @@ fn tokens_are_signed_by_and_bound_to_either() {
             tls_termination: Default::default(),
             ca: model::Digest::ZERO,
             trust: model::Digest::ZERO,
+            replaces: None,
         };
         let text = token::mint(&claims, &root).unwrap();
         let slots = Slots::of(root.public());

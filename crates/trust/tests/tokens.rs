@@ -38,6 +38,7 @@ fn claims() -> Claims {
         tls_termination: Default::default(),
         ca: Digest::of(b"ca"),
         trust: Digest::of(b"trust"),
+        replaces: None,
     }
 }
 

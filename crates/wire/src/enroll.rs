@@ -30,6 +30,44 @@ pub struct EnrollAnswer {
     pub trust: TrustDocument,
 }
 
+/// `POST /v1/agent/bootstrap-report`: why a host could not join (ENR-4). At most [`MAX_REPORT`] bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapReport {
+    /// The token with which the host tried; not used yet.
+    pub token: String,
+    /// The hostname of the token.
+    pub hostname: String,
+    /// A certificate request in PEM, signed by the host's key: proves that it is at hand.
+    pub csr_pem: String,
+    /// What failed.
+    pub failure: BootstrapFailure,
+    /// The stable code of it, where it has one; at most [`MAX_REPORT_CODE`] bytes are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What failed, for people; at most [`MAX_REPORT_MESSAGE`] bytes are kept.
+    pub message: String,
+    /// The agent's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+}
+
+/// What of joining failed. Nothing else is told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BootstrapFailure {
+    /// What the control plane said is not what the token promised.
+    TrustError,
+    /// The control plane refused the enrollment, or its answer was of no use.
+    EnrollmentFailed,
+}
+
+/// The longest report of a failed join, in bytes.
+pub const MAX_REPORT: usize = 16 * 1024;
+/// The longest code that is kept of one, in bytes.
+pub const MAX_REPORT_CODE: usize = 64;
+/// The longest message that is kept of one, in bytes.
+pub const MAX_REPORT_MESSAGE: usize = 1024;
+
 /// `POST /v1/agent/renew`, and `POST /v1/agent/recover`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

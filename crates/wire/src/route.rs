@@ -44,6 +44,8 @@ pub const REPORT: &str = "/v1/agent/report";
 pub const BLOB: &str = "/v1/blobs/{digest}";
 /// Enrollment.
 pub const ENROLL: &str = "/v1/enroll";
+/// Why a host could not join.
+pub const BOOTSTRAP_REPORT: &str = "/v1/agent/bootstrap-report";
 /// The next certificate, by the one that counts.
 pub const RENEW: &str = "/v1/agent/renew";
 /// The next certificate, by the node's key alone.
@@ -98,6 +100,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route { method: "GET", path: BLOB, by_node: None, access: Access::Node, moves: "content down" },
     Route { method: "POST", path: ENROLL, by_node: None, access: Access::Open, moves: "identity" },
+    Route { method: "POST", path: BOOTSTRAP_REPORT, by_node: None, access: Access::Open, moves: "log up" },
     Route {
         method: "POST",
         path: RENEW,

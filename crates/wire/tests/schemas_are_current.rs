@@ -19,7 +19,7 @@ use sync::frame::{
 use wire::Problem;
 use wire::cloudevents::names::PREFIX;
 use wire::cloudevents::{Origin, json};
-use wire::enroll::{EnrollAnswer, EnrollRequest, RenewAnswer, RenewRequest};
+use wire::enroll::{BootstrapReport, EnrollAnswer, EnrollRequest, RenewAnswer, RenewRequest};
 
 /// The other port's, which the server's own test keeps.
 const OPERATOR_PORT: &str = "operator-port";
@@ -34,12 +34,15 @@ fn bodies() -> Vec<(&'static str, Schema)> {
         ("state", schema_for!(Offer)),
         ("enroll", schema_for!(EnrollRequest)),
         ("enroll-answer", schema_for!(EnrollAnswer)),
+        ("bootstrap-report", schema_for!(BootstrapReport)),
         ("renew", schema_for!(RenewRequest)),
         ("renew-answer", schema_for!(RenewAnswer)),
         ("problem", schema_for!(Problem)),
         ("signed", schema_for!(Signed)),
         ("release-header", schema_for!(trust::Header)),
         ("beacon", schema_for!(trust::Beacon)),
+        ("token-allowlist", schema_for!(trust::TokenAllowlist)),
+        ("revocation-set", schema_for!(trust::RevocationSet)),
         ("seen", schema_for!(trust::seen::Seen)),
         ("action", schema_for!(Order)),
     ]

@@ -86,6 +86,7 @@ impl Daemon {
             ContactProblem::ClockAhead => self.take(NodeInput::ServerCertificateEnded),
             ContactProblem::Unreachable
             | ContactProblem::UnknownNode
+            | ContactProblem::Revoked
             | ContactProblem::Refused
             | ContactProblem::Other => {}
         }

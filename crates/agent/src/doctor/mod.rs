@@ -184,9 +184,11 @@ fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>, start: &str)
     let evidence = format!("runs since {since}, and its last check-in failed: {problem}");
     let next = match daemon.contact.reason {
         // The way to the control plane is in order: it does not take this node.
-        Some(reason @ (ContactProblem::CertificateExpired | ContactProblem::UnknownNode)) => {
-            reason.next_step(&view.hostname)
-        }
+        Some(
+            reason @ (ContactProblem::CertificateExpired
+            | ContactProblem::UnknownNode
+            | ContactProblem::Revoked),
+        ) => reason.next_step(&view.hostname),
         _ => "see the lines about name, TCP and TLS below".to_owned(),
     };
     Finding::fail("daemon", evidence, next)

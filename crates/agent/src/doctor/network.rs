@@ -197,6 +197,9 @@ fn speak(url: &ServerUrl, tls: &Arc<ClientConfig>) -> Finding {
                 ClientError::ServerCertificateEnded { .. } => {
                     "set this host's clock; if it is right, see why the control plane shows an old certificate"
                 }
+                ClientError::CertificateRevoked { .. } => {
+                    "this host was revoked: a token that is minted now lets it in again"
+                }
                 ClientError::Dial { .. } | ClientError::Timeout { .. } => {
                     "something answers TCP there that does not answer TLS: is the port right?"
                 }

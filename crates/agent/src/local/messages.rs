@@ -61,6 +61,8 @@ pub enum ContactProblem {
     CertificateExpired,
     /// No node of this certificate is enrolled there: it was removed.
     UnknownNode,
+    /// The host was revoked: what was issued for it before counts no more (IDN-6).
+    Revoked,
     /// It refused for another reason.
     Refused,
     /// A sort that a newer daemon knows.
@@ -77,7 +79,9 @@ impl ContactProblem {
     /// What to do about it at a host of this name.
     pub fn next_step(self, hostname: &Hostname) -> String {
         match self {
-            ContactProblem::CertificateExpired | ContactProblem::UnknownNode => join_again(hostname),
+            ContactProblem::CertificateExpired | ContactProblem::UnknownNode | ContactProblem::Revoked => {
+                join_again(hostname)
+            }
             ContactProblem::Unreachable
             | ContactProblem::ClockAhead
             | ContactProblem::Refused

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use resolve::release::Built;
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use trust::feature::FEATURES;
 
@@ -20,6 +21,7 @@ use crate::diff::required;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::folder::{FileChanges, FolderChange, RepoFolder, Watch};
+use crate::lists::named;
 use crate::screen::{Screen, aside, plural};
 use crate::server::ServerError;
 
@@ -35,7 +37,8 @@ const RETRY: Duration = Duration::from_secs(5);
 const AFTER: &str = "\
 The release is built and signed here; the control plane verifies it, keeps it and points to
 it. Only what it lacks is sent. A repo with mistakes publishes nothing. The question names the
-nodes that have an entry now and get none.
+nodes that have an entry now and get none. What tokens.yaml and revocations.yaml declare is signed
+and published too; a file that is not there changes nothing of what counts.
 
 Examples:
   muster publish --repo fleet
@@ -101,17 +104,30 @@ async fn once(
     let began = Instant::now();
     let prepared = publisher.take(changes)?;
     let changed = publisher.compare(&prepared).await?;
+    let lists = publisher.plan_lists().await?;
+    let same = changed.same && lists.is_empty();
+    let would = [would(publisher, &changed, &prepared)].into_iter().chain(lists.changes.iter().cloned());
+    let would = would.collect::<Vec<_>>().join("; ");
     if args.dry_run {
-        screen.result(&changed, || {
-            format!("{}\nnothing is published (--dry-run)\n", would(publisher, &changed, &prepared))
+        screen.result(&WouldPublish { release: &changed, lists: &lists.changes }, || {
+            format!("{would}\nnothing is published (--dry-run)\n")
         })?;
-        return Ok(if changed.same { Exit::Ok } else { Exit::Differences });
+        return Ok(if same { Exit::Ok } else { Exit::Differences });
     }
     if let Some(warning) = publisher.trust_warning() {
         aside(&warning);
     }
-    if !changed.same {
-        screen.confirm(&would(publisher, &changed, &prepared), args.yes)?;
+    if !same {
+        screen.confirm(&would, args.yes)?;
+    }
+    let mut said = Vec::new();
+    if !lists.is_empty() {
+        // First: who is out is out before anything new is given away.
+        let added = publisher.publish_lists(&lists).await?;
+        said.clone_from(&lists.changes);
+        if added.count > 0 {
+            said.push(format!("cut off: {}", named(&added.cut)));
+        }
     }
     if !changed.same
         && let Some(gap) = publisher.gap()
@@ -119,6 +135,7 @@ async fn once(
         aside(&gap);
     }
     let published = publisher.publish(&prepared, args.label.clone(), changed).await?;
+    let published = Published { lists: said, ..published };
     let took = began.elapsed().as_millis();
     Ok(screen.result(&published, || text(&published, took))?)
 }
@@ -149,7 +166,20 @@ fn changes_of(changed: &ReleaseComparison, nodes: usize, patterns: usize) -> Str
     )
 }
 
+/// What a publish would come to.
+#[derive(Serialize)]
+struct WouldPublish<'a> {
+    #[serde(flatten)]
+    release: &'a ReleaseComparison,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    lists: &'a [String],
+}
+
 fn text(published: &Published, took: u128) -> String {
+    let lists: String = published.lists.iter().map(|line| format!("{line}\n")).collect();
+    if published.unchanged && !lists.is_empty() {
+        return format!("{lists}release {} already holds the rest\n", published.seq);
+    }
     if published.unchanged {
         return format!("release {} already holds this; nothing was published\n", published.seq);
     }
@@ -158,7 +188,7 @@ fn text(published: &Published, took: u128) -> String {
         left_out.push('\n');
     }
     format!(
-        "published release {}: {}\n{left_out}sent {} chunks and {} contents in {}, {took} ms\n",
+        "{lists}published release {}: {}\n{left_out}sent {} chunks and {} contents in {}, {took} ms\n",
         published.seq,
         changes_of(&published.changed, published.nodes, published.patterns),
         published.chunks,

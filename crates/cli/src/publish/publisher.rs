@@ -9,9 +9,10 @@ use model::selection::PatternEntry;
 use model::trie::{Leaf, Trie};
 use model::{Channel, Digest, Selection, Timestamp};
 use resolve::release::{self, Builder, Built, ReleaseError, Stamp};
-use resolve::{Resolver, Tree};
+use resolve::{DeclaredAdmission, Resolver, Tree};
 use serde::Serialize;
 use server::Credentials;
+use server::api::lists::ListsAdded;
 use server::api::operation::Empty;
 use server::api::{self, Commit, HeadView, ReleaseSummary};
 use store::Release;
@@ -30,6 +31,7 @@ use crate::exit::Exit;
 use crate::failure::UserError;
 use crate::folder::FileChanges;
 use crate::header::{self, HeaderError};
+use crate::lists::{ListError, ListSigner, ListsPlan, Undeclared};
 use crate::operator::{Operator, OperatorCallError};
 use crate::remote::{self, RemoteError};
 use crate::screen::{aside, plural};
@@ -47,6 +49,9 @@ pub enum PublishError {
     /// The control plane did not do what it was asked.
     #[error("the control plane could not be asked")]
     Call(#[from] OperatorCallError),
+    /// Lists of tokens and revocations are not published.
+    #[error(transparent)]
+    Lists(#[from] ListError),
     /// What is published now cannot be read.
     #[error("the release that is published now cannot be read")]
     Remote(#[from] RemoteError),
@@ -122,6 +127,7 @@ impl UserError for PublishError {
 
     fn hint(&self) -> Option<String> {
         match self {
+            PublishError::Lists(error) => error.hint(),
             PublishError::Broken(_) => {
                 Some("`muster help CODE` explains a code; `muster check DIR` shows them again".to_owned())
             }
@@ -192,6 +198,9 @@ pub struct Published {
     pub contents: usize,
     /// Bytes sent, TLS included.
     pub bytes: u64,
+    /// What of the signed lists changed: who may join, and who is revoked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<String>,
 }
 
 /// The headers of an earlier release.
@@ -213,6 +222,8 @@ pub struct Publisher {
     head: HeadView,
     /// The selection of the head, once this publisher has published or read it.
     published: Option<Selection>,
+    /// Who may join and who is revoked, by the files that were taken in last.
+    declared: DeclaredAdmission,
 }
 
 impl Publisher {
@@ -237,7 +248,8 @@ impl Publisher {
         }
         let last = LastSigned::beside(&path, &key, &head.trust.fleet);
         let (resolver, builder) = (Resolver::new(), Builder::new());
-        Ok(Publisher { operator, credentials, key, last, resolver, builder, head, published: None })
+        let (published, declared) = (None, DeclaredAdmission::default());
+        Ok(Publisher { operator, credentials, key, last, resolver, builder, head, published, declared })
     }
 
     /// The release that the fleet is pointed to.
@@ -266,6 +278,7 @@ impl Publisher {
             Ok(done) => done,
             Err(diagnostics) => return Err(PublishError::broken(&diagnostics, &self.resolver.tree())),
         };
+        self.declared = fleet.admission().clone();
         let (fleet, resolved) = (fleet.specialize(), began.elapsed());
         let built = self.builder.build(fleet, &changed)?;
         tracing::debug!(?resolved, built = ?began.elapsed() - resolved, "a release is prepared");
@@ -341,6 +354,32 @@ impl Publisher {
         }
         self.published = Some(built.selection().clone());
         Ok(published)
+    }
+
+    /// Signs lists with the key of this publisher.
+    fn lists(&self) -> ListSigner<'_> {
+        ListSigner { operator: &self.operator, trust: &self.head.trust, key: &self.key }
+    }
+
+    /// What of the lists that are declared is not published yet.
+    ///
+    /// # Errors
+    /// When the control plane cannot be asked, or a list cannot be signed.
+    pub(crate) async fn plan_lists(&mut self) -> Result<ListsPlan, PublishError> {
+        self.redial().await?;
+        let DeclaredAdmission { tokens, revocations } = &self.declared;
+        let (tokens, revocations) = (tokens.as_deref(), revocations.as_deref());
+        let (signer, now) = (self.lists(), crate::clock::now());
+        Ok(signer.plan(tokens, revocations, Undeclared::Dropped, now).await?)
+    }
+
+    /// Has lists count.
+    ///
+    /// # Errors
+    /// When the control plane refuses them.
+    pub(crate) async fn publish_lists(&mut self, plan: &ListsPlan) -> Result<ListsAdded, PublishError> {
+        self.redial().await?;
+        Ok(self.lists().publish(plan).await?)
     }
 
     /// A resident publisher outlives its connection.

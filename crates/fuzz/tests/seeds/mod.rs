@@ -56,6 +56,7 @@ fn minted() -> String {
         tls_termination: Default::default(),
         ca: Digest::ZERO,
         trust: Digest::ZERO,
+        replaces: None,
     };
     token::mint(&claims, &key()).unwrap()
 }

@@ -3,6 +3,7 @@
 //! A file is read once for as long as its bytes stay the same. What only the whole fleet
 //! can tell (is there such a role?) is left to `check`.
 
+pub(crate) mod admission;
 pub(crate) mod delegation;
 pub(crate) mod fleet;
 mod foreach;

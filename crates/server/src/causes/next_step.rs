@@ -107,6 +107,7 @@ pub(crate) fn next_step(
             "`muster publish`, with a release key that the fleet believes".to_owned()
         }
         Overall::Converged => String::new(),
+        Overall::Revoked => format!("`muster node remove {name}`; to let it in again: {}", join_again(node)),
         Overall::Offline | Overall::Unreachable => match certificate {
             Some(CertificateProblem::Ended(_)) => join_again(node),
             Some(CertificateProblem::Recoverable(_)) => format!("on {name}: {}", agent.start()),

@@ -165,11 +165,15 @@ impl SyncIndex {
     /// a post of the process that has a stream down is no other link.
     ///
     /// # Errors
-    /// There is no such node (any more).
+    /// There is no such node (any more), or it is revoked.
     pub(crate) fn link_opened(&self, link: &Arc<NodeLink>) -> Result<Option<Arc<NodeLink>>, NodeRemoved> {
         let mut nodes = self.nodes();
         // Whoever removes a node takes it out of the fleet's index first, then out of here.
-        self.index.get(&link.node).ok_or(NodeRemoved)?;
+        let slot = self.index.get(&link.node).ok_or(NodeRemoved)?;
+        // Whoever revokes a node says so in the fleet's index first, then ends its link.
+        if slot.lock().node.revoked.is_some() {
+            return Err(NodeRemoved);
+        }
         let summary = &mut nodes.by_node.entry(link.node.clone()).or_default().summary;
         if summary.link.as_ref().is_some_and(|stream| stream.goes_up_by(link)) {
             return Ok(None);

@@ -205,6 +205,13 @@ impl Hub {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|(node, _)| node.id != *id);
     }
 
+    /// A node is revoked: its link ends, and what is kept for it stays.
+    pub(crate) fn revoke(&self, id: &NodeId) {
+        if let Some(link) = self.sync_index.link(id) {
+            link.end("revoked", "the node is revoked");
+        }
+    }
+
     /// Persists how far nodes acknowledged, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         let unsaved = self.sync_index.take_unsaved();

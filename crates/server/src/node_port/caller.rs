@@ -52,12 +52,34 @@ impl CallingNode {
         if caller.slot.lock().node.key != **key {
             return Err(Code::UnknownNode.into());
         }
+        caller.counts(plane)?;
         Ok(caller)
     }
 
     fn enrolled(plane: &ControlPlane, id: &NodeId) -> Result<CallingNode, Problem> {
         let slot = plane.index.get(id).ok_or(Code::UnknownNode)?;
         Ok(CallingNode { id: id.clone(), slot })
+    }
+
+    /// The node, which was authenticated, is known not to be revoked (WIR-4).
+    fn counts(&self, plane: &ControlPlane) -> Result<(), Problem> {
+        match plane.lists.not_ready() {
+            Some(why) => Err(Problem::new(Code::NotReady, why)),
+            None => self.is_not_revoked(),
+        }
+    }
+
+    /// What was issued for the node counts (IDN-6): asked anew wherever something was waited for.
+    pub(crate) fn is_not_revoked(&self) -> Result<(), Problem> {
+        match &self.slot.lock().node.revoked {
+            None => Ok(()),
+            Some(revocation) => {
+                let why = revocation.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                let detail =
+                    format!("what was issued before {} counts no more{why}", revocation.not_before);
+                Err(Problem::new(Code::Revoked, detail))
+            }
+        }
     }
 
     /// Takes bytes out of the node's share of what the control plane takes in (SCL-3).
@@ -143,6 +165,7 @@ impl<'a> SignedRequest<'a> {
         let body = signed
             .verify(&head.method, &head.uri, &plane.trust.fleet, &key, now())
             .map_err(signature_problem)?;
+        caller.counts(plane)?;
         let counted = by_key.then_some(&caller.id);
         let permit = plane.proxied.clone().enter(counted, PROXIED_AT_ONCE);
         let permit =

@@ -43,6 +43,7 @@ pub(crate) async fn check_in(
     if !plane.index.get(&caller.id).is_some_and(|slot| Arc::ptr_eq(&slot, &caller.slot)) {
         return Err(Code::UnknownNode.into());
     }
+    caller.is_not_revoked()?;
     check_facts(&request.facts)?;
     let begun = Instant::now();
     keep_seen(plane, caller, &mut request).await?;
@@ -64,7 +65,7 @@ pub(crate) async fn check_in(
     let held_trust = quiet.trust.clone();
     let lacks_trust = lacks_trust(plane, caller, held_trust.as_ref());
     if step.unchanged && !stream_newly_requested && !lacks_trust && wait > Duration::ZERO {
-        step = long_poll(plane, caller, quiet, wait, &mut heads).await;
+        step = long_poll(plane, caller, quiet, wait, &mut heads).await?;
     }
     step.answer.trust_links = trust_links(plane, caller, held_trust.as_ref());
     step.answer.acked = acked;
@@ -198,14 +199,17 @@ async fn long_poll(
     request: CheckIn,
     wait: Duration,
     heads: &mut tokio::sync::watch::Receiver<Arc<plane::Heads>>,
-) -> Step {
+) -> Result<Step, Problem> {
     let deadline = tokio::time::sleep(wait.min(MAX_WAIT));
     tokio::pin!(deadline);
     loop {
-        let woken = caller.slot.wake.notified();
+        let mut woken = std::pin::pin!(caller.slot.wake.notified());
+        // From here on it is woken, by whatever changed meanwhile too.
+        woken.as_mut().enable();
+        caller.is_not_revoked()?;
         let TakenStep { step, stream_newly_requested } = take_step(plane, caller, request.clone());
         if !step.unchanged || stream_newly_requested || lacks_trust(plane, caller, request.trust.as_ref()) {
-            return step;
+            return Ok(step);
         }
         // It is here meanwhile, and calls again after that.
         let contact = Duration::from_secs(step.answer.next_checkin_secs);
@@ -213,7 +217,7 @@ async fn long_poll(
         tokio::select! {
             _ = heads.changed() => {}
             () = woken => {}
-            () = &mut deadline => return step,
+            () = &mut deadline => return Ok(step),
         }
     }
 }

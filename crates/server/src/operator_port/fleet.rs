@@ -70,6 +70,7 @@ fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now:
     NodeView {
         id: node.id.clone(),
         hostname: node.hostname.clone(),
+        revoked: node.revoked.as_deref().cloned(),
         state: status.overall(),
         channel: pointed.as_ref().map(|(_, entry)| entry.channel.clone()),
         pointed_seq: pointed.as_ref().map(|(head, _)| head.header.seq),
@@ -269,9 +270,7 @@ pub(super) async fn remove(call: OperatorCall, request: NodeName) -> Result<Node
     let (plane, view) = (&call.plane, node_view(&call, &request.node).await?);
     let store = call.recording(AuditSubject::nodes([&view.hostname]).and(view.id.to_string()));
     store.remove_node(&view.id, now()).await.map_err(store_problem)?;
-    plane.index.remove(&view.id);
-    plane.hub.remove(&view.id);
-    plane.work.removed(&view.id);
+    plane.forget(&view.id);
     tracing::info!(by = call.by, node = %view.id, hostname = %view.hostname, "a node was removed");
     Ok(view)
 }

@@ -37,6 +37,7 @@ use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
 use crate::answer::{PortReply, json, refuse};
+use crate::api::lists::{ADD_LISTS, FAILED_JOINS, LISTS};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
 use crate::api::operation::{Operation, OperationEffect, OperationReach, segments};
 use crate::api::operators::{ADD_OPERATOR, AUDIT, OPERATORS, REVOKE_OPERATOR, WHOAMI};
@@ -55,6 +56,7 @@ use crate::posture::random;
 use crate::releases;
 use crate::state::{ControlPlane, now};
 use crate::work::{select, views};
+use crate::{failed_joins, lists};
 
 pub(crate) use self::call::OperatorCall;
 
@@ -103,6 +105,9 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::PUT_CHUNKS, publish::put_chunks),
         route(&api::COMMIT, releases::commit),
         route(&api::ADD_BEACONS, publish::add_beacons),
+        route(&LISTS, |call, _| lists::view(call)),
+        route(&ADD_LISTS, lists::add),
+        route(&FAILED_JOINS, failed_joins::list),
         route(&api::ISSUE_PROXY, issue_proxy),
         route(&api::SET_LOG_LEVEL, set_log_level),
         route(&WHOAMI, |call, _| ready(Ok(operators::whoami(&call)))),

@@ -8,6 +8,7 @@ mod cell;
 pub(crate) mod chunks;
 mod facts;
 mod incarnation;
+mod joining;
 mod migrate;
 mod nodes;
 mod objects;

@@ -27,8 +27,12 @@ pub(super) fn enroll(
     token: &TokenUse,
     now: Timestamp,
 ) -> Result<Enrolled, EnrollError> {
+    super::joining::judged_by(db, token.lists)?;
     let before = before(db, node, token)?;
-    let enrolled = enrollment::decide(node, &token.nonce, &before)?;
+    let enrolled = enrollment::decide(node, token, &before)?;
+    if let (Enrolled::Replacing, Some(predecessor)) = (enrolled, &before.same_hostname) {
+        remove(db, predecessor, now)?;
+    }
     let burn = "INSERT INTO nonce (nonce, expires_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     change(db, "burn a token", burn, params![token.nonce, token.expires_at.0])?;
     record(db, node, &token.nonce, enrolled, before.same_id.is_some(), now)?;
@@ -82,7 +86,7 @@ fn record(
         Enrolled::Again => {
             change(db, "record a node", AGAIN, params![id, from, serial, confirmed, declared, nonce, until])?;
         }
-        Enrolled::New => {
+        Enrolled::New | Enrolled::Replacing => {
             let key = &node.public_key;
             let row = params![id, hostname, key, now.0, from, serial, confirmed, declared, nonce, until];
             change(db, "record a node", NEW, row)?;

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::cell::OrFail;
 use super::sweep::Recent;
 use crate::error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
+use crate::joining::{PutListError, ReportJoinError};
 
 /// The most writes that may wait.
 const MAX_QUEUED: usize = 4096;
@@ -282,7 +283,7 @@ macro_rules! cause {
     )*};
 }
 
-cause!(EnrollError, PutError, ReleaseCommitError);
+cause!(EnrollError, PutError, PutListError, ReleaseCommitError, ReportJoinError);
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use model::{
 };
 
 use store::Store;
-use store::{NewNode, Release, TokenUse};
+use store::{ListVersions, NewNode, Release, TokenUse};
 
 /// An instant, so many seconds after the beginning of the checks.
 pub fn at(secs: i64) -> Timestamp {
@@ -40,7 +40,7 @@ pub fn new_node(n: u32) -> NewNode {
 
 /// A token.
 pub fn token(nonce: &str) -> TokenUse {
-    TokenUse { nonce: nonce.into(), expires_at: at(3600) }
+    TokenUse { nonce: nonce.into(), expires_at: at(3600), replaces: None, lists: ListVersions::default() }
 }
 
 /// Enrolls the node number `n`; returns its id.

@@ -15,3 +15,6 @@ INSERT INTO operator VALUES ('ann', 'operator', '@eu', 1800000003000, 'operator'
 INSERT INTO operator_credential VALUES ('c1', 'ann', 'token', 1800000003000, 1800000009000);
 INSERT INTO audit VALUES (1, x'652a2e6a681789f80daea09f02bd7381b99a5063700ea20c415b4261260142c0', '{"at":"2027-01-15T08:00:03Z","before":"0000000000000000000000000000000000000000000000000000000000000000","by":"ann","nodeCount":1,"nodes":["web-1"],"number":1,"operation":"POST /v1/tasks","request":"r-1","what":"task t-1"}');
 INSERT INTO audit_node VALUES ('web-1', 1);
+-- 0012_signed_lists
+INSERT INTO signed_list VALUES ('revocations', 3, '{"payload":"revocations","signatures":[{"key":"k","sig":"s"}]}');
+INSERT INTO failed_join VALUES (1, 1800000006000, 'nonce-9', 'web-9', 'SHA256:x', 'EnrollmentFailed', 'token-expired', 'it ended', '0.1.0');

@@ -55,6 +55,17 @@ CREATE TABLE fact (
     body TEXT NOT NULL, action TEXT, ended INTEGER NOT NULL DEFAULT 0,
     UNIQUE (log, seq)
 ) STRICT;
+CREATE TABLE failed_join (
+    number INTEGER PRIMARY KEY,
+    received INTEGER NOT NULL,
+    nonce TEXT NOT NULL,
+    hostname TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    failure TEXT NOT NULL CHECK (failure IN ('TrustError', 'EnrollmentFailed')),
+    code TEXT,
+    message TEXT NOT NULL,
+    agent TEXT
+) STRICT;
 CREATE TABLE fleet (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     id TEXT NOT NULL,
@@ -172,6 +183,11 @@ CREATE TABLE seen (
     received INTEGER NOT NULL,
     document TEXT NOT NULL
 ) STRICT;
+CREATE TABLE signed_list (
+    name TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    document TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE sync (
     node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
     incarnation TEXT,
@@ -221,10 +237,14 @@ END;
 CREATE TRIGGER audit_is_never_shortened BEFORE DELETE ON audit BEGIN
     SELECT RAISE(ABORT, 'the audit log is append only');
 END;
+CREATE TRIGGER failed_join_is_never_changed BEFORE UPDATE ON failed_join BEGIN
+    SELECT RAISE(ABORT, 'what a host said of a failed join is never rewritten');
+END;
 CREATE INDEX audit_request ON audit (request);
 CREATE INDEX contact_log ON contact (log);
 CREATE INDEX fact_of_action ON fact (node, action, id, ended) WHERE action IS NOT NULL;
 CREATE INDEX fact_of_node ON fact (node, id, sort);
+CREATE INDEX failed_join_nonce ON failed_join (nonce);
 CREATE INDEX head_seq ON head (seq);
 CREATE UNIQUE INDEX node_active_hostname ON node (hostname) WHERE removed IS NULL;
 CREATE INDEX node_removed ON node (removed) WHERE removed IS NOT NULL;
@@ -243,3 +263,4 @@ INSERT INTO migration VALUES (7, '0008_health', '4b49cba8d3bb974c94dffe1120572b3
 INSERT INTO migration VALUES (8, '0009_renewal', 'ee977a78b079b33032d0b43dd42cfe478233318d294c18bac318be82493583c0');
 INSERT INTO migration VALUES (9, '0010_conditions', 'a5ded7a114a6c6d3e8fccadf8902c8000694c6928325c25552ec22dd29a12fe0');
 INSERT INTO migration VALUES (10, '0011_operators_and_audit', 'cb6174731513ed4d38f8813cfe3166936d2e2aabc3bf1a7bc5ce4f0d43280ff9');
+INSERT INTO migration VALUES (11, '0012_signed_lists', '760f217260aac73a4b7781336322c7576fc936506aaffca46592f61a59600a57');

@@ -2,6 +2,7 @@
 
 pub mod described;
 pub mod link;
+pub mod lists;
 pub mod operators;
 pub mod proxy;
 pub mod release;
@@ -167,6 +168,7 @@ impl Fleet {
             tls_termination: Default::default(),
             ca: info.ca,
             trust: info.trust,
+            replaces: None,
         }
     }
 

@@ -1,0 +1,276 @@
+//! Signed lists: who may join and who is revoked, declared in the fleet repo, signed here, kept by the control plane
+//! (ENR-3, IDN-6).
+//!
+//! ```text
+//! tokens.yaml, revocations.yaml --ListSigner::plan--> what differs from what counts --publish--> signed, one number higher
+//! ```
+
+pub(crate) mod declare;
+
+use std::collections::BTreeMap;
+
+use model::canonical::{self, CanonicalError};
+use model::exchange::Signed;
+use model::time::SLACK;
+use model::{Hostname, Timestamp};
+use resolve::{DeclaredRevocation, DeclaredToken};
+use server::api::lists::{ADD_LISTS, AddLists, LISTS, ListsAdded};
+use server::api::operation::Empty;
+use trust::lists::{self, MAX_LISTED, Revocation, RevocationSet, SignedList, TokenAllowlist};
+use trust::{SigningKey, TrustDocument, signed};
+
+use crate::exit::Exit;
+use crate::failure::UserError;
+use crate::operator::{Operator, OperatorCallError};
+use crate::screen::plural;
+
+/// The most hosts that a sentence names.
+const NAMED: usize = 10;
+
+/// Why lists are not published.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The control plane did not do what it was asked.
+    #[error("the signed lists cannot be published")]
+    Call(#[from] OperatorCallError),
+    /// A host is revoked from a time on that is to come.
+    #[error("{host} is revoked from {at} on, which is to come")]
+    Future {
+        /// The host.
+        host: Hostname,
+        /// From when on.
+        at: Timestamp,
+    },
+    /// There are more entries than a list may have.
+    #[error("there are more than {MAX_LISTED} {0}")]
+    TooMany(&'static str),
+    /// A list cannot be signed.
+    #[error("the list cannot be signed")]
+    Sign(#[source] CanonicalError),
+    /// The control plane's list cannot be read, so that no number follows it.
+    #[error("the control plane's {0} cannot be read")]
+    Unreadable(&'static str),
+}
+
+impl UserError for ListError {
+    fn exit(&self) -> Exit {
+        match self {
+            ListError::Call(error) => error.exit(),
+            _ => Exit::Error,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            ListError::Call(error) => return error.hint(),
+            ListError::Future { .. } => {
+                "write a time that is over, or set this machine's clock if that is wrong".to_owned()
+            }
+            ListError::TooMany(_) => "take out those that are long over".to_owned(),
+            ListError::Sign(_) | ListError::Unreadable(_) => return None,
+        })
+    }
+}
+
+/// Signs lists for a fleet.
+pub(crate) struct ListSigner<'a> {
+    pub(crate) operator: &'a Operator,
+    pub(crate) trust: &'a TrustDocument,
+    pub(crate) key: &'a SigningKey,
+}
+
+/// Whether hosts that are revoked now, and that are not declared, stay revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undeclared {
+    /// What is declared is all: they are let in again.
+    Dropped,
+    /// They stay.
+    Kept,
+}
+
+/// What is to be published of lists, in words too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListsPlan {
+    pub(crate) add: AddLists,
+    /// What changes.
+    pub(crate) changes: Vec<String>,
+    /// Hosts that are revoked and not declared.
+    pub(crate) undeclared: Vec<Hostname>,
+}
+
+impl ListsPlan {
+    /// Nothing differs from what counts.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.add.allowlist.is_none() && self.add.revocations.is_none()
+    }
+}
+
+/// A list of the control plane.
+struct KnownList<L> {
+    /// What it says, where a key signed it that counts.
+    list: Option<L>,
+    seq: u64,
+    /// The current release key signed it.
+    is_current: bool,
+}
+
+impl ListSigner<'_> {
+    /// What is to be published so that what is declared counts; what is not declared at all stays as it is.
+    ///
+    /// # Errors
+    /// When the control plane cannot be asked, or what is declared cannot be signed.
+    pub(crate) async fn plan(
+        &self,
+        tokens: Option<&[DeclaredToken]>,
+        revocations: Option<&[DeclaredRevocation]>,
+        undeclared: Undeclared,
+        now: Timestamp,
+    ) -> Result<ListsPlan, ListError> {
+        let mut plan = ListsPlan::default();
+        if tokens.is_none() && revocations.is_none() {
+            return Ok(plan);
+        }
+        let held = self.operator.call(&LISTS, Empty {}).await?;
+        if let Some(tokens) = tokens {
+            self.plan_tokens(tokens, held.allowlist.as_ref(), now, &mut plan)?;
+        }
+        if let Some(revocations) = revocations {
+            let held = held.revocations.as_ref();
+            self.plan_revocations(revocations, held, undeclared, now, &mut plan)?;
+        }
+        Ok(plan)
+    }
+
+    fn plan_tokens(
+        &self,
+        declared: &[DeclaredToken],
+        held: Option<&Signed>,
+        now: Timestamp,
+        plan: &mut ListsPlan,
+    ) -> Result<(), ListError> {
+        let counts = declared.iter().filter(|token| token.expires_at.plus(SLACK) >= now);
+        let tokens: BTreeMap<String, Timestamp> =
+            counts.map(|token| (token.nonce.clone(), token.expires_at)).collect();
+        if tokens.len() > MAX_LISTED {
+            return Err(ListError::TooMany("tokens"));
+        }
+        let known: Option<KnownList<TokenAllowlist>> = self.known(held)?;
+        let before = known.as_ref().and_then(|known| known.list.as_ref()).map(|list| &list.tokens);
+        if known.as_ref().is_some_and(|known| known.is_current) && before == Some(&tokens) {
+            return Ok(());
+        }
+        plan.changes.push(match before {
+            None => format!("the first allowlist, of {}: no other token is used", plural(tokens.len(), "token")),
+            Some(before) => {
+                let new = tokens.keys().filter(|nonce| !before.contains_key(*nonce)).count();
+                let over = before.keys().filter(|nonce| !tokens.contains_key(*nonce)).count();
+                format!("allowlist of {}: {new} new, {over} gone", plural(tokens.len(), "token"))
+            }
+        });
+        let (fleet, seq) = (self.trust.fleet.clone(), after(known.map(|known| known.seq)));
+        plan.add.allowlist = Some(self.sign(&TokenAllowlist { fleet, seq, at: now, tokens })?);
+        Ok(())
+    }
+
+    fn plan_revocations(
+        &self,
+        declared: &[DeclaredRevocation],
+        held: Option<&Signed>,
+        undeclared: Undeclared,
+        now: Timestamp,
+        plan: &mut ListsPlan,
+    ) -> Result<(), ListError> {
+        let mut revoked = latest(declared, now)?;
+        let known: Option<KnownList<RevocationSet>> = self.known(held)?;
+        let nothing = BTreeMap::new();
+        let before = known.as_ref().and_then(|known| known.list.as_ref()).map(|list| &list.revoked);
+        let before_all = before.unwrap_or(&nothing);
+        let is_new = |(host, revocation): &(&Hostname, &Revocation)| {
+            before_all.get(*host).is_none_or(|known| known.not_before < revocation.not_before)
+        };
+        let new: Vec<Hostname> = revoked.iter().filter(is_new).map(|(host, _)| host.clone()).collect();
+        plan.undeclared = before_all.keys().filter(|host| !revoked.contains_key(*host)).cloned().collect();
+        if undeclared == Undeclared::Kept {
+            let kept = plan.undeclared.iter().filter_map(|host| before_all.get_key_value(host));
+            revoked.extend(kept.map(|(host, revocation)| (host.clone(), revocation.clone())));
+        }
+        if revoked.len() > MAX_LISTED {
+            return Err(ListError::TooMany("revoked hosts"));
+        }
+        let is_same = match before {
+            Some(before) => *before == revoked,
+            // Nothing is revoked, and nothing ever was.
+            None => revoked.is_empty() && known.is_none(),
+        };
+        if is_same && known.as_ref().is_none_or(|known| known.is_current) {
+            return Ok(());
+        }
+        if !new.is_empty() {
+            plan.changes.push(format!("revoked: {}", named(&new)));
+        }
+        if undeclared == Undeclared::Dropped && !plan.undeclared.is_empty() {
+            plan.changes.push(format!("revoked no more: {}", named(&plan.undeclared)));
+        }
+        if plan.changes.is_empty() {
+            plan.changes.push(format!("revocations of {}", plural(revoked.len(), "host")));
+        }
+        let (fleet, seq) = (self.trust.fleet.clone(), after(known.map(|known| known.seq)));
+        plan.add.revocations = Some(self.sign(&RevocationSet { fleet, seq, at: now, revoked })?);
+        Ok(())
+    }
+
+    /// What the control plane has of a list. One that no key signed which counts now says nothing but its number.
+    fn known<L: SignedList>(&self, held: Option<&Signed>) -> Result<Option<KnownList<L>>, ListError> {
+        let Some(document) = held else { return Ok(None) };
+        let current = trust::Slots { previous: None, ..self.trust.release.clone() };
+        let is_current = signed::verify::<L>(document, &current).is_ok();
+        if let Ok(list) = lists::open::<L>(document, self.trust) {
+            return Ok(Some(KnownList { seq: list.seq(), list: Some(list), is_current }));
+        }
+        let unread = |_| ListError::Unreadable(L::NAME.as_str());
+        let list: L = canonical::parse_canonical(document.payload.as_bytes()).map_err(unread)?;
+        Ok(Some(KnownList { seq: list.seq(), list: None, is_current: false }))
+    }
+
+    fn sign<L: SignedList>(&self, list: &L) -> Result<Signed, ListError> {
+        signed::sign(list, &[self.key]).map_err(ListError::Sign)
+    }
+
+    /// Has the lists count.
+    ///
+    /// # Errors
+    /// When the control plane refuses them.
+    pub(crate) async fn publish(&self, plan: &ListsPlan) -> Result<ListsAdded, ListError> {
+        Ok(self.operator.call(&ADD_LISTS, plan.add.clone()).await?)
+    }
+}
+
+/// The latest of what is declared of each host.
+fn latest(
+    declared: &[DeclaredRevocation],
+    now: Timestamp,
+) -> Result<BTreeMap<Hostname, Revocation>, ListError> {
+    let mut revoked: BTreeMap<Hostname, Revocation> = BTreeMap::new();
+    for DeclaredRevocation { host, not_before, why, .. } in declared {
+        if *not_before > now.plus(SLACK) {
+            return Err(ListError::Future { host: host.clone(), at: *not_before });
+        }
+        if revoked.get(host).is_none_or(|known| known.not_before < *not_before) {
+            revoked.insert(host.clone(), Revocation { not_before: *not_before, why: why.clone() });
+        }
+    }
+    Ok(revoked)
+}
+
+fn after(seq: Option<u64>) -> u64 {
+    seq.unwrap_or(0).saturating_add(1)
+}
+
+/// The first few of hosts, and how many there are more.
+pub(crate) fn named(hosts: &[Hostname]) -> String {
+    let first: Vec<&str> = hosts.iter().take(NAMED).map(Hostname::as_str).collect();
+    match hosts.len().saturating_sub(NAMED) {
+        0 => first.join(", "),
+        more => format!("{} +{more}", first.join(", ")),
+    }
+}

@@ -1,0 +1,59 @@
+//! `muster node replace`: the token with which a reinstalled host returns under its name (IDN-10).
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use server::api;
+use server::posture::{ENROLL, ROOT_KEY};
+
+use crate::connect::Connect;
+use crate::credentials::MintFiles;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::screen::Screen;
+use crate::token::{self, MintOptions};
+
+const AFTER: &str = "\
+A host that was reinstalled has another key, and its name belongs to the node that it was. The token
+names that node: as the host joins, the node is removed, and its name is given to the new key in the
+same transaction. Until then the node stays as it is.
+
+Examples:
+  muster node replace web-1.example.com
+  ssh web-1 muster-agent join --token \"$(muster node replace web-1.example.com)\"
+  muster node replace web-1.example.com --repo fleet && muster publish --repo fleet";
+
+/// Arguments of `muster node replace`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub(super) struct ReplaceArgs {
+    /// Hostname or id of the node that is there now
+    node: String,
+    #[command(flatten)]
+    options: MintOptions,
+    /// The root key [default: root.key beside the operator's credentials]
+    #[arg(long, value_name = "FILE")]
+    root_key: Option<PathBuf>,
+    /// The control plane's enroll.json [default: beside the operator's credentials]
+    #[arg(long, value_name = "FILE")]
+    enroll: Option<PathBuf>,
+}
+
+pub(super) async fn run(
+    args: &ReplaceArgs,
+    connect: &Connect,
+    operator: &Operator,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let (path, _) = connect.credentials()?;
+    let beside = |named: &Option<PathBuf>, name: &str| -> PathBuf {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        named.clone().unwrap_or_else(|| dir.join(name))
+    };
+    let files =
+        MintFiles { root_key: beside(&args.root_key, ROOT_KEY), enroll: beside(&args.enroll, ENROLL) };
+    let node = operator.call(&api::NODE, args.node.as_str()).await?;
+    token::minted(&node.hostname, Some(node.id), &args.options, &files, screen)?;
+    Ok(Exit::Ok)
+}
