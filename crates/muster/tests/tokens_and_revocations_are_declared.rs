@@ -13,7 +13,7 @@ use test_support::wait::until_blocking as until;
 /// A token for a host, in its file; `more` is typed too.
 fn minted(server: &Server, host: &Host, more: &[&str]) -> Value {
     let token = ["token", "mint", &host.name, "--data", server.dir.to_str().unwrap()];
-    let minted = server.json(&[&token, more].concat());
+    let minted = server.json(&[&token[..], more].concat());
     write(&host.token_file(), minted["token"].as_str().unwrap());
     minted
 }
@@ -131,7 +131,7 @@ fn a_revoked_host_is_cut_off_and_says_so() {
         ["node", "revoke", "web-2", "--repo", folder, "--key", key.to_str().unwrap(), "--yes"];
     let output = server.muster(&of_another);
     assert!(text(&output.stderr).contains("list-signature"), "{}", text(&output.stderr));
-    assert_eq!(server.node("web-2")["state"], "converged");
+    server.until_state("web-2", "converged");
     // What is taken out of the file is revoked no more.
     std::fs::write(repo.join("revocations.yaml"), "revocations: []\n").unwrap();
     let dry = server.muster(&["publish", "--repo", folder, "--dry-run"]);

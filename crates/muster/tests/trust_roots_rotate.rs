@@ -203,13 +203,18 @@ fn the_planned_rotations_of_the_runbooks() {
     let enroll = fleet.data("enroll.json");
     let mint = |root: &str| {
         let enroll = enroll.to_str().unwrap();
-        let token = fleet.server.json(&["token", "mint", "web-2", "--root-key", root, "--enroll", enroll]);
+        let token = ["token", "mint", "web-2", "--root-key", root, "--enroll", enroll, "--repo", repo];
+        let token = fleet.server.json(&token);
         std::fs::write(late.token_file(), token["token"].as_str().unwrap()).unwrap();
     };
     mint(&root);
     let output = late.run(&["join", "--token-file", late.token_file().to_str().unwrap()]);
     refused(&output, "not signed by this fleet's root key", "");
     mint(&second);
+    // Where the keys lie elsewhere nobody joins by a token that was not published.
+    let output = late.run(&["join", "--token-file", late.token_file().to_str().unwrap()]);
+    refused(&output, "no allowlist is published", "muster publish");
+    fleet.server.ok(&["publish", "--repo", repo, "--yes", "--key", &new]);
     late.join();
 }
 

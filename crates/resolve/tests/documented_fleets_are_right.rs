@@ -78,6 +78,8 @@ impl Snippet {
             ("nodes", "nodes.yaml"),
             ("groups", "groups.yaml"),
             ("environments", "environments.yaml"),
+            ("tokens", "tokens.yaml"),
+            ("revocations", "revocations.yaml"),
             ("modules", "roles/web.yaml"),
             ("environment", "hosts/web-1.example.com.yaml"),
         ];

@@ -300,7 +300,7 @@ impl GrpcStatus {
             "version" | "role" | "mode" | "rules" => StatusCode::FAILED_PRECONDITION,
             "silence" | "no-acknowledgement" | "no-answer" => StatusCode::DEADLINE_EXCEEDED,
             "shutdown" | "busy" => StatusCode::UNAVAILABLE,
-            "removed" => StatusCode::UNAUTHENTICATED,
+            "removed" | "revoked" => StatusCode::UNAUTHENTICATED,
             _ if code == Code::DuplicateIdentity.as_str() => StatusCode::ALREADY_EXISTS,
             _ if code == Code::Internal.as_str() => StatusCode::INTERNAL,
             _ => StatusCode::ABORTED,

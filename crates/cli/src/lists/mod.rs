@@ -107,11 +107,32 @@ impl ListsPlan {
 
 /// A list of the control plane.
 struct KnownList<L> {
+    /// What it says.
+    list: L,
+    /// Who signed it.
+    signer: ListSignature,
+}
+
+/// By which key a list of the control plane is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListSignature {
+    /// By the current release key.
+    Current,
+    /// By the one before, which counts still.
+    Previous,
+    /// By none that counts now: its key was retired, or it is nobody's.
+    NotBelieved,
+}
+
+impl<L> KnownList<L> {
     /// What it says, where a key signed it that counts.
-    list: Option<L>,
-    seq: u64,
-    /// The current release key signed it.
-    is_current: bool,
+    fn believed(&self) -> Option<&L> {
+        (self.signer != ListSignature::NotBelieved).then_some(&self.list)
+    }
+
+    fn is_current(&self) -> bool {
+        self.signer == ListSignature::Current
+    }
 }
 
 impl ListSigner<'_> {
@@ -155,19 +176,21 @@ impl ListSigner<'_> {
             return Err(ListError::TooMany("tokens"));
         }
         let known: Option<KnownList<TokenAllowlist>> = self.known(held)?;
-        let before = known.as_ref().and_then(|known| known.list.as_ref()).map(|list| &list.tokens);
-        if known.as_ref().is_some_and(|known| known.is_current) && before == Some(&tokens) {
+        let before = known.as_ref().and_then(KnownList::believed).map(|list| &list.tokens);
+        if known.as_ref().is_some_and(KnownList::is_current) && before == Some(&tokens) {
             return Ok(());
         }
-        plan.changes.push(match before {
-            None => format!("the first allowlist, of {}: no other token is used", plural(tokens.len(), "token")),
-            Some(before) => {
+        let count = plural(tokens.len(), "token");
+        plan.changes.push(match (&known, before) {
+            (None, _) => format!("the first allowlist, of {count}: no other token is used"),
+            (Some(_), None) => format!("allowlist of {count}, signed anew"),
+            (Some(_), Some(before)) => {
                 let new = tokens.keys().filter(|nonce| !before.contains_key(*nonce)).count();
                 let over = before.keys().filter(|nonce| !tokens.contains_key(*nonce)).count();
-                format!("allowlist of {}: {new} new, {over} gone", plural(tokens.len(), "token"))
+                format!("allowlist of {count}: {new} new, {over} gone")
             }
         });
-        let (fleet, seq) = (self.trust.fleet.clone(), after(known.map(|known| known.seq)));
+        let (fleet, seq) = (self.trust.fleet.clone(), after(known.as_ref()));
         plan.add.allowlist = Some(self.sign(&TokenAllowlist { fleet, seq, at: now, tokens })?);
         Ok(())
     }
@@ -183,8 +206,9 @@ impl ListSigner<'_> {
         let mut revoked = latest(declared, now)?;
         let known: Option<KnownList<RevocationSet>> = self.known(held)?;
         let nothing = BTreeMap::new();
-        let before = known.as_ref().and_then(|known| known.list.as_ref()).map(|list| &list.revoked);
-        let before_all = before.unwrap_or(&nothing);
+        let before = known.as_ref().and_then(KnownList::believed).map(|list| &list.revoked);
+        // Also of a set that nobody is known to have signed: who is out stays out until somebody says otherwise.
+        let before_all = known.as_ref().map_or(&nothing, |known| &known.list.revoked);
         let is_new = |(host, revocation): &(&Hostname, &Revocation)| {
             before_all.get(*host).is_none_or(|known| known.not_before < revocation.not_before)
         };
@@ -202,7 +226,7 @@ impl ListSigner<'_> {
             // Nothing is revoked, and nothing ever was.
             None => revoked.is_empty() && known.is_none(),
         };
-        if is_same && known.as_ref().is_none_or(|known| known.is_current) {
+        if is_same && known.as_ref().is_none_or(KnownList::is_current) {
             return Ok(());
         }
         if !new.is_empty() {
@@ -214,22 +238,23 @@ impl ListSigner<'_> {
         if plan.changes.is_empty() {
             plan.changes.push(format!("revocations of {}", plural(revoked.len(), "host")));
         }
-        let (fleet, seq) = (self.trust.fleet.clone(), after(known.map(|known| known.seq)));
+        let (fleet, seq) = (self.trust.fleet.clone(), after(known.as_ref()));
         plan.add.revocations = Some(self.sign(&RevocationSet { fleet, seq, at: now, revoked })?);
         Ok(())
     }
 
-    /// What the control plane has of a list. One that no key signed which counts now says nothing but its number.
+    /// What the control plane has of a list.
     fn known<L: SignedList>(&self, held: Option<&Signed>) -> Result<Option<KnownList<L>>, ListError> {
         let Some(document) = held else { return Ok(None) };
-        let current = trust::Slots { previous: None, ..self.trust.release.clone() };
-        let is_current = signed::verify::<L>(document, &current).is_ok();
-        if let Ok(list) = lists::open::<L>(document, self.trust) {
-            return Ok(Some(KnownList { seq: list.seq(), list: Some(list), is_current }));
-        }
         let unread = |_| ListError::Unreadable(L::NAME.as_str());
         let list: L = canonical::parse_canonical(document.payload.as_bytes()).map_err(unread)?;
-        Ok(Some(KnownList { seq: list.seq(), list: None, is_current: false }))
+        let current = trust::Slots { previous: None, ..self.trust.release.clone() };
+        let signer = match lists::open::<L>(document, self.trust) {
+            Err(_) => ListSignature::NotBelieved,
+            Ok(_) if signed::verify::<L>(document, &current).is_ok() => ListSignature::Current,
+            Ok(_) => ListSignature::Previous,
+        };
+        Ok(Some(KnownList { list, signer }))
     }
 
     fn sign<L: SignedList>(&self, list: &L) -> Result<Signed, ListError> {
@@ -262,8 +287,9 @@ fn latest(
     Ok(revoked)
 }
 
-fn after(seq: Option<u64>) -> u64 {
-    seq.unwrap_or(0).saturating_add(1)
+/// The number after that of the list that is there.
+fn after<L: SignedList>(known: Option<&KnownList<L>>) -> u64 {
+    known.map_or(0, |known| known.list.seq()).saturating_add(1)
 }
 
 /// The first few of hosts, and how many there are more.
