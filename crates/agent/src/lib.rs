@@ -21,6 +21,7 @@
 //! fleet repos here.
 
 pub mod bundle;
+mod capabilities;
 mod changes;
 pub mod clock;
 pub mod contact;
@@ -42,6 +43,7 @@ pub mod local;
 pub mod machine;
 pub mod membership;
 pub mod outcomes;
+pub mod prepare;
 mod packed;
 mod rejoin;
 pub mod release;

@@ -8,21 +8,23 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use model::Digest;
 use model::collect::CollectInserting;
+use net::ServerUrl;
 use serde::Serialize;
 use trust::token::KeySource;
 
 use crate::daemon::DaemonEnd;
 use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
 use crate::invocation::{command, start_daemon};
-use crate::join::{self, JoinError, JoinRequest};
+use crate::join::{self, JoinBy, JoinError, JoinRequest, KeyJoin};
 use crate::local::client::{LocalClient, LocalClientError};
 use crate::local::messages::{FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
 use crate::state::{StateDir, StateError};
-use crate::{daemon, identity, invocation, service};
+use crate::{daemon, identity, invocation, prepare, service};
 
 pub use local::run_once;
 
@@ -41,6 +43,23 @@ pub struct Cli {
 
 const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
 4 control plane unreachable, 5 refused.";
+
+const JOIN_AFTER: &str = "\
+The token is taken from --token, else --token-file (deleted after success), else MUSTER_TOKEN. A
+group token, and a join without a token, wait until an operator approves the key: `muster node list
+--pending` shows it. A key that nodes.yaml declares for this hostname waits for nobody.
+
+Examples:
+  muster-agent join --token-file /run/muster-token
+  muster-agent join https://control.example.com:8443 --ca-fingerprint HEX --trust-digest HEX";
+
+const PREPARE_AFTER: &str = "\
+Removes the state directory's content: key, membership, journal, what is held, the ledger of what
+was changed and kept versions of files. Files of the host and Muster's own configuration stay. It
+refuses while the daemon runs. Each clone of the disk then joins as a host of its own.
+
+Example:
+  systemctl stop muster-agent && muster-agent prepare-image --yes";
 
 const DAEMON_AFTER: &str = "\
 The package's service runs it once the host has joined. By hand it needs a supervisor that starts
@@ -160,19 +179,36 @@ Example:
 
 #[derive(Debug, Subcommand)]
 enum AgentVerb {
-    /// Enroll this host with a token
-    #[command(after_help = "The token is taken from --token, else --token-file (deleted after \
-success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/muster-token")]
+    /// Enroll this host with a token, or ask to be let in
+    #[command(after_help = JOIN_AFTER)]
     Join {
+        /// Without a token: where the control plane is, https://HOST:PORT
+        #[arg(value_name = "URL", requires = "ca_fingerprint", conflicts_with_all = ["token", "token_file"])]
+        url: Option<ServerUrl>,
+        /// Without a token: SHA-256 of the control plane's CA, as `muster token address` prints it
+        #[arg(long, value_name = "HEX", requires = "url")]
+        ca_fingerprint: Option<Digest>,
+        /// Without a token: the digest of the fleet's trust document, as `muster token address` prints it
+        #[arg(long, value_name = "HEX", requires = "url")]
+        trust_digest: Option<Digest>,
+        /// Without a token: the host's identity is its ed25519 SSH host key
+        #[arg(long, requires = "url")]
+        ssh_host_key: bool,
+        /// Without a token: the host's identity is its ECDSA SSH host key (P-256)
+        #[arg(long, requires = "url", conflicts_with = "ssh_host_key")]
+        ssh_host_ecdsa_key: bool,
         /// The token, as `muster token mint` printed it
         #[arg(long)]
         token: Option<String>,
         /// A file with the token
         #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
-        /// The hostname to enroll as [default: the token's]
+        /// The hostname to enroll as [default: the token's, else this host's]
         #[arg(long)]
         hostname: Option<String>,
+        /// How long to wait for an operator's approval: 90s, 30m, 2h, 7d [default: 24h]
+        #[arg(long, value_name = "DURATION", value_parser = local::seconds)]
+        wait: Option<u64>,
     },
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
     #[command(after_help = DAEMON_AFTER)]
@@ -254,6 +290,13 @@ nginx\n  muster-agent plan --json | jq .counts")]
         /// Of the ECDSA SSH host key
         #[arg(long, conflicts_with = "ssh_host_key")]
         ssh_host_ecdsa_key: bool,
+    },
+    /// Clear this host's identity and state, so that its disk can be cloned as a template
+    #[command(after_help = PREPARE_AFTER)]
+    PrepareImage {
+        /// Do it: what is removed cannot be brought back
+        #[arg(long)]
+        yes: bool,
     },
     /// Try a custom executor out
     Executor {
@@ -346,9 +389,19 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     let options = cli.options.absolute()?;
     invocation::remember(&options);
     match cli.verb {
-        AgentVerb::Join { token, token_file, hostname } => {
-            joined(&options, token, token_file, hostname, cli.json)
+        AgentVerb::Join { url, ca_fingerprint, trust_digest, ssh_host_key, ssh_host_ecdsa_key, token, token_file, hostname, wait } => {
+            let by = match url.zip(ca_fingerprint) {
+                Some((server, ca)) => {
+                    let key = key_source(ssh_host_key, ssh_host_ecdsa_key);
+                    JoinBy::Key(KeyJoin { server, ca, trust: trust_digest, key })
+                }
+                None => token_of(token, token_file)?,
+            };
+            let patience = wait.map_or(join::DEFAULT_PATIENCE, Duration::from_secs);
+            let (root, allow_exec) = (options.root.clone(), options.allow_exec);
+            joined(&options, JoinRequest { by, hostname, root, allow_exec, patience }, cli.json)
         }
+        AgentVerb::PrepareImage { yes } => prepared(&options, yes, cli.json),
         AgentVerb::Daemon => {
             let machine = Machine::open(&options).map_err(|error| second_daemon(&options, error))?;
             match daemon::run(machine)? {
@@ -386,15 +439,9 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     }
 }
 
-fn joined(
-    options: &MachineOptions,
-    token: Option<String>,
-    token_file: Option<PathBuf>,
-    hostname: Option<String>,
-    json: bool,
-) -> Result<ExitCode, VerbFailure> {
-    // ENR-6: flag, file, environment, in this order.
-    let (token, token_file) = match (token, token_file) {
+/// The token: of the flag, the file or the environment, in this order (ENR-6).
+fn token_of(token: Option<String>, token_file: Option<PathBuf>) -> Result<JoinBy, VerbFailure> {
+    let (token, file) = match (token, token_file) {
         (Some(token), _) => (token, None),
         (None, Some(path)) => match std::fs::read_to_string(&path) {
             Ok(token) => (token, Some(path)),
@@ -402,8 +449,25 @@ fn joined(
         },
         (None, None) => (std::env::var("MUSTER_TOKEN").map_err(|_| NoToken)?, None),
     };
-    let (root, allow_exec) = (options.root.clone(), options.allow_exec);
-    let asked = JoinRequest { token, token_file, hostname, root, allow_exec };
+    Ok(JoinBy::Token { token, file })
+}
+
+fn key_source(ssh_host_key: bool, ssh_host_ecdsa_key: bool) -> KeySource {
+    match (ssh_host_key, ssh_host_ecdsa_key) {
+        (true, _) => KeySource::SshHost,
+        (_, true) => KeySource::SshHostEcdsa,
+        _ => KeySource::Own,
+    }
+}
+
+/// Clears the host's identity and state, so that its disk can be a template.
+fn prepared(options: &MachineOptions, yes: bool, json: bool) -> Result<ExitCode, VerbFailure> {
+    let prepared = prepare::prepare_image(&options.state_dir(), yes)?;
+    show(json, &prepared, || prepared.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn joined(options: &MachineOptions, asked: JoinRequest, json: bool) -> Result<ExitCode, VerbFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let membership = runtime.block_on(join::join(asked, &options.state_dir()))?;
     let view = serde_json::json!({
@@ -523,6 +587,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     if let Some(JoinError::Token(_)) = error.downcast_ref() {
         return Some("mint a token with `muster token mint HOSTNAME` and copy it whole".to_owned());
+    }
+    if let Some(error) = error.downcast_ref::<prepare::PrepareImageError>() {
+        return error.hint();
     }
     if let Some(JoinError::Joined { state, .. }) = error.downcast_ref() {
         return Some(format!("to join another fleet, move {} away first", state.display()));

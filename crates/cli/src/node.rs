@@ -1,5 +1,6 @@
-//! `muster node`: list, show, traits, remove, run, facts.
+//! `muster node`: list, show, approve, deny, traits, remove, run, facts.
 
+mod joins;
 pub mod run;
 pub mod traits;
 pub mod wait;
@@ -14,12 +15,13 @@ use model::log::FactBody;
 use model::status::Drift;
 use model::text::same_cause;
 use model::time::when;
-use model::{CertificateState, Contention, Timestamp};
+use model::{CertificateState, Contention, KeyConfirmation, Timestamp};
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
 use server::api::{self, History, NodeView};
 use store::FactRecord;
 
+use self::joins::JoinChoice;
 use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -44,7 +46,10 @@ Examples:
   muster node run 'web-**' --yes      run now, not at the next contact
   muster node run 'web-**' --tags nginx,tls --yes
   muster node run web-1.example.com --wait 2m     ends with 3 when it failed or is late
-  muster node remove web-1.example.com";
+  muster node remove web-1.example.com
+  muster node list --pending          hosts that ask to join, with their keys
+  muster node approve web-2.example.com
+  muster node deny SHA256:...";
 
 /// Arguments of `muster node`.
 #[derive(Args, Debug)]
@@ -62,6 +67,31 @@ enum NodeVerb {
     List {
         /// Only those whose hostname matches
         pattern: Option<String>,
+        /// Hosts that ask to join instead, and those that were denied
+        #[arg(long, conflicts_with = "pattern")]
+        pending: bool,
+    },
+    /// Let a host in that asks to join
+    Approve {
+        /// Hostname, id or fingerprint
+        name: String,
+        /// Instead: two hosts held this node's key, and one alone does from now on
+        #[arg(long)]
+        copy_resolved: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Refuse a host that asks to join, until it is forgotten
+    Deny {
+        /// Hostname, id or fingerprint
+        name: String,
+        /// Instead: forget its key, which may ask anew then
+        #[arg(long)]
+        forget: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Write what nodes observe of themselves into a directory, for `check --traits` and `render --traits`
     Traits {
@@ -133,7 +163,18 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
         NodeVerb::Traits { pattern, out } => {
             return traits::keep(&operator, pattern.as_deref(), out, screen).await;
         }
-        NodeVerb::List { pattern } => {
+        NodeVerb::List { pending: true, .. } => return joins::list(&operator, screen).await,
+        NodeVerb::Approve { name, copy_resolved: true, yes } => {
+            return joins::resolve_copy(&operator, name, *yes, screen).await;
+        }
+        NodeVerb::Approve { name, copy_resolved: false, yes } => {
+            return joins::decide(&operator, name, JoinChoice::Approve, *yes, screen).await;
+        }
+        NodeVerb::Deny { name, forget, yes } => {
+            let choice = if *forget { JoinChoice::Forget } else { JoinChoice::Deny };
+            return joins::decide(&operator, name, choice, *yes, screen).await;
+        }
+        NodeVerb::List { pattern, pending: false } => {
             let mut listing = PagedTable::new(screen, &COLUMNS);
             let mut pages = operator.pages(&api::NODES, pattern.as_deref());
             while let Some(page) = pages.next().await? {
@@ -227,6 +268,7 @@ type Rows = Vec<(&'static str, String)>;
 fn show(whole: &NodeReport, screen: Screen) -> String {
     let (node, now) = (&whole.node, now());
     let mut rows = how_it_is(node, now, screen);
+    rows.extend(what_its_agent_is(node, now, screen));
     rows.extend(what_it_holds(node, now, screen));
     rows.extend(how_it_ran(node, now));
     rows.extend(what_waits_for_it(whole, screen));
@@ -259,6 +301,38 @@ fn how_it_is(node: &NodeView, now: Timestamp, screen: Screen) -> Rows {
         status.release
     );
     rows.push(("axes", axes.to_lowercase()));
+    rows
+}
+
+/// By whose word its key is the host's, and what its agent says that it is.
+fn what_its_agent_is(node: &NodeView, now: Timestamp, screen: Screen) -> Rows {
+    let mut rows = Rows::new();
+    if let Some(confirmation) = node.key_confirmation {
+        let text = match confirmation {
+            KeyConfirmation::None => "nobody's word: the token named no key; it gets no secrets",
+            KeyConfirmation::Operator => "an operator's approval; it gets no secrets",
+            KeyConfirmation::Token => "a signed token",
+            KeyConfirmation::Declared => "the fleet repo",
+        };
+        rows.push(("key by", text.to_owned()));
+    }
+    if let Some(since) = node.copied_since {
+        let text = format!("two hosts hold its key, noticed {}", when(since, now));
+        rows.push(("copied", screen.mark(Mark::Bad, &text)));
+    }
+    if !node.join_labels.is_empty() {
+        let labels: Vec<String> =
+            node.join_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        rows.push(("joined as", labels.join(", ")));
+    }
+    if let Some(agent) = &node.capabilities {
+        let checksum = agent.checksum.map(|digest| format!(", sha256 {digest}")).unwrap_or_default();
+        rows.push(("agent", format!("{}{checksum}", agent.version)));
+        if !agent.builtins.is_empty() {
+            rows.push(("can", agent.builtins.join(", ")));
+        }
+        rows.extend(agent.hooks.iter().map(|(path, digest)| ("hook", format!("{path} sha256 {digest}"))));
+    }
     rows
 }
 

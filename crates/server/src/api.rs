@@ -1,5 +1,6 @@
 //! The operator port's messages, which the CLI shares.
 
+pub mod joins;
 pub mod objects;
 pub mod operation;
 pub mod operators;
@@ -15,8 +16,8 @@ use model::status::{Overall, Status};
 use model::tags::TaggedRun;
 use model::unadopted::UnadoptedRelease;
 use model::{
-    CertificateState, Channel, Contention, Digest, FailureCode, FleetId, Hostname, Incarnation, NodeId,
-    RunCounts, Timestamp,
+    AgentCapabilities, CertificateState, Channel, Contention, Digest, FailureCode, FleetId, Hostname,
+    Incarnation, KeyConfirmation, NodeId, RunCounts, Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -325,6 +326,15 @@ pub struct NodeView {
     pub since: Option<Timestamp>,
     /// The fingerprint of its key.
     pub fingerprint: String,
+    /// By whose word the key is that host's; an earlier control plane does not say so.
+    pub key_confirmation: Option<KeyConfirmation>,
+    /// Since when two hosts are known to hold the key; absent while one does, as far as is known.
+    pub copied_since: Option<Timestamp>,
+    /// What its agent is and can do, as it said; only of one node that was asked for by its name.
+    pub capabilities: Option<AgentCapabilities>,
+    /// The labels of the group token that it joined with; only of one node that was asked for by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub join_labels: BTreeMap<String, String>,
     /// What it signed last, with its own key, of the newest release and the head of its log.
     pub seen: Option<Seen>,
     /// A run request that it has not yet confirmed.
@@ -388,6 +398,9 @@ pub struct HeadView {
     /// The incarnation of the database, when the data went back to what it was before and nothing was published
     /// since: higher numbers may have been given.
     pub went_back: Option<DatabaseIncarnation>,
+    /// The oldest agent that check-ins are taken from, as the newest release says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_agent: Option<String>,
     /// As [`StatusView::trust_overtaken`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_overtaken: Option<TrustHolders>,
@@ -484,6 +497,9 @@ pub struct ReleaseSummary {
     /// Who published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The oldest agent that check-ins are taken from, as fleet.yaml says it; absent: any that is served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_agent: Option<String>,
 }
 
 /// Beacons to store.

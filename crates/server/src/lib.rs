@@ -25,6 +25,7 @@ mod grants;
 mod hub;
 mod index;
 mod intake;
+mod joins;
 mod log;
 mod metrics;
 mod node_port;

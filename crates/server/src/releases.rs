@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use model::exchange::Signed;
 use model::time::SLACK;
-use model::{Channel, Digest, Selection, Timestamp};
+use model::{Channel, Digest, ReleaseVersion, Selection, Timestamp};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads, NodeHeader};
@@ -79,6 +79,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
             signed: Arc::new(head.header),
             beacon: head.beacon.filter(|_| beacon.is_some()).map(Arc::new),
             contact_secs,
+            minimum_agent: summary.minimum_agent.as_deref().and_then(ReleaseVersion::parse),
             runs,
             selection,
             patterns,

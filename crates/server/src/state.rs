@@ -17,6 +17,7 @@ use wire::{Code, Problem};
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
 use crate::index::FleetIndex;
+use crate::joins::JoinRequests;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
@@ -59,6 +60,8 @@ pub(crate) struct ControlPlane {
     pub(crate) names: Vec<String>,
     dir: PathBuf,
     pub(crate) started: Timestamp,
+    /// Hosts that ask to join.
+    pub(crate) joins: JoinRequests,
     pub(crate) enrollments: Semaphore,
     /// Enrollments through proxies, from the first byte of their bodies on.
     pub(crate) proxied_enrollments: Semaphore,
@@ -120,6 +123,7 @@ impl ControlPlane {
             names,
             dir: dir.to_owned(),
             started: now(),
+            joins: JoinRequests::default(),
             enrollments: Semaphore::new(ENROLLMENTS),
             proxied_enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),

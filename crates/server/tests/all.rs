@@ -2,6 +2,7 @@
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p server --test all FILE::`.
 
 mod a_proxy_opens_nothing_of_its_own;
+mod a_storm_of_joins_is_paced;
 mod actions_are_not_behind;
 mod an_outage_blames_no_node;
 mod answers_tell_the_time;
@@ -9,13 +10,16 @@ mod autonomous_mirror_is_read_only;
 mod bad_peers_cost_only_themselves;
 mod certificates_are_renewed;
 mod certificates_are_told;
+mod copies_are_noticed_within_two_contacts;
 mod data_that_went_back_is_overtaken;
+mod declared_keys_are_the_only_ones;
 mod delta_on_the_wire;
 mod durable_formats_are_kept;
 mod enrollment;
 mod facts_that_were_left_out_are_told;
 mod files_are_private;
 mod full_nodes_accept_work;
+mod group_tokens_are_bounded;
 mod health_outlives_a_restart;
 mod known_prefixes_outlive_a_restart;
 mod links_carry_both_ways;
@@ -27,6 +31,7 @@ mod objects_are_durable_before_accepted;
 mod one_uid_is_one_object;
 mod operator_port_schema_is_current;
 mod operators_keep_to_their_role_and_scope;
+mod pending_joins_have_no_access;
 mod polls_keep_no_session;
 mod pushes_are_held_back;
 mod pushes_say_what_is_durable;

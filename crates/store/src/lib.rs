@@ -27,8 +27,8 @@ pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use operators::{CredentialKind, OperatorCredential, OperatorRecord, OperatorRole};
 pub use record::{
-    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, Health,
-    IncarnationCause, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release,
+    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, GroupUse,
+    Health, IncarnationCause, JoinAdmission, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release,
     RenewedCertificate, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 pub use sqlite::{Store, backup};

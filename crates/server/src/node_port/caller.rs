@@ -60,6 +60,16 @@ impl CallingNode {
         Ok(CallingNode { id: id.clone(), slot })
     }
 
+    /// One host alone holds the node's key, as far as is known (IDN-10).
+    pub(crate) fn is_alone(&self) -> Result<(), Problem> {
+        match self.slot.lock().node.exceptions().copied {
+            Some(since) => {
+                Err(Problem::new(Code::DuplicateIdentity, format!("since {since} two hosts hold this node's key")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Takes bytes out of the node's share of what the control plane takes in (SCL-3).
     pub(crate) fn charge(&self, bytes: usize) -> Result<(), Problem> {
         match self.slot.lock().node.budget.take(bytes as u64, now()) {

@@ -20,6 +20,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0009_renewal", include_str!("migrations/0009_renewal.sql")),
     ("0010_conditions", include_str!("migrations/0010_conditions.sql")),
     ("0011_operators_and_audit", include_str!("migrations/0011_operators_and_audit.sql")),
+    ("0013_joins", include_str!("migrations/0013_joins.sql")),
 ];
 
 /// Checksum of the first migration of the version before durable formats had numbers.
