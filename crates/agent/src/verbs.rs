@@ -1,5 +1,6 @@
 //! The agent's verbs, as people type them.
 
+mod join;
 mod local;
 
 use std::io::Read;
@@ -8,16 +9,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use model::Digest;
 use model::collect::CollectInserting;
-use net::ServerUrl;
 use serde::Serialize;
 use trust::token::KeySource;
 
 use crate::daemon::DaemonEnd;
 use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
 use crate::invocation::{command, start_daemon};
-use crate::join::{self, JoinBy, JoinError, JoinRequest, KeyJoin};
+use crate::join::JoinError;
 use crate::local::client::{LocalClient, LocalClientError};
 use crate::local::messages::{FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
@@ -43,23 +42,6 @@ pub struct Cli {
 
 const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
 4 control plane unreachable, 5 refused.";
-
-const JOIN_AFTER: &str = "\
-The token is taken from --token, else --token-file (deleted after success), else MUSTER_TOKEN. A
-group token, and a join without a token, wait until an operator approves the key: `muster node list
---pending` shows it. A key that nodes.yaml declares for this hostname waits for nobody.
-
-Examples:
-  muster-agent join --token-file /run/muster-token
-  muster-agent join https://control.example.com:8443 --ca-fingerprint HEX --trust-digest HEX";
-
-const PREPARE_AFTER: &str = "\
-Removes the state directory's content: key, membership, journal, what is held, the ledger of what
-was changed and kept versions of files. Files of the host and Muster's own configuration stay. It
-refuses while the daemon runs. Each clone of the disk then joins as a host of its own.
-
-Example:
-  systemctl stop muster-agent && muster-agent prepare-image --yes";
 
 const DAEMON_AFTER: &str = "\
 The package's service runs it once the host has joined. By hand it needs a supervisor that starts
@@ -180,36 +162,8 @@ Example:
 #[derive(Debug, Subcommand)]
 enum AgentVerb {
     /// Enroll this host with a token, or ask to be let in
-    #[command(after_help = JOIN_AFTER)]
-    Join {
-        /// Without a token: where the control plane is, https://HOST:PORT
-        #[arg(value_name = "URL", requires = "ca_fingerprint", conflicts_with_all = ["token", "token_file"])]
-        url: Option<ServerUrl>,
-        /// Without a token: SHA-256 of the control plane's CA, as `muster token address` prints it
-        #[arg(long, value_name = "HEX", requires = "url")]
-        ca_fingerprint: Option<Digest>,
-        /// Without a token: the digest of the fleet's trust document, as `muster token address` prints it
-        #[arg(long, value_name = "HEX", requires = "url")]
-        trust_digest: Option<Digest>,
-        /// Without a token: the host's identity is its ed25519 SSH host key
-        #[arg(long, requires = "url")]
-        ssh_host_key: bool,
-        /// Without a token: the host's identity is its ECDSA SSH host key (P-256)
-        #[arg(long, requires = "url", conflicts_with = "ssh_host_key")]
-        ssh_host_ecdsa_key: bool,
-        /// The token, as `muster token mint` printed it
-        #[arg(long)]
-        token: Option<String>,
-        /// A file with the token
-        #[arg(long, value_name = "FILE")]
-        token_file: Option<PathBuf>,
-        /// The hostname to enroll as [default: the token's, else this host's]
-        #[arg(long)]
-        hostname: Option<String>,
-        /// How long to wait for an operator's approval: 90s, 30m, 2h, 7d [default: 24h]
-        #[arg(long, value_name = "DURATION", value_parser = local::seconds)]
-        wait: Option<u64>,
-    },
+    #[command(after_help = join::JOIN_AFTER)]
+    Join(join::JoinArgs),
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
     #[command(after_help = DAEMON_AFTER)]
     Daemon,
@@ -292,7 +246,7 @@ nginx\n  muster-agent plan --json | jq .counts")]
         ssh_host_ecdsa_key: bool,
     },
     /// Clear this host's identity and state, so that its disk can be cloned as a template
-    #[command(after_help = PREPARE_AFTER)]
+    #[command(after_help = join::PREPARE_AFTER)]
     PrepareImage {
         /// Do it: what is removed cannot be brought back
         #[arg(long)]
@@ -389,19 +343,8 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     let options = cli.options.absolute()?;
     invocation::remember(&options);
     match cli.verb {
-        AgentVerb::Join { url, ca_fingerprint, trust_digest, ssh_host_key, ssh_host_ecdsa_key, token, token_file, hostname, wait } => {
-            let by = match url.zip(ca_fingerprint) {
-                Some((server, ca)) => {
-                    let key = key_source(ssh_host_key, ssh_host_ecdsa_key);
-                    JoinBy::Key(KeyJoin { server, ca, trust: trust_digest, key })
-                }
-                None => token_of(token, token_file)?,
-            };
-            let patience = wait.map_or(join::DEFAULT_PATIENCE, Duration::from_secs);
-            let (root, allow_exec) = (options.root.clone(), options.allow_exec);
-            joined(&options, JoinRequest { by, hostname, root, allow_exec, patience }, cli.json)
-        }
-        AgentVerb::PrepareImage { yes } => prepared(&options, yes, cli.json),
+        AgentVerb::Join(args) => join::joined(&options, args, cli.json),
+        AgentVerb::PrepareImage { yes } => join::prepared(&options, yes, cli.json),
         AgentVerb::Daemon => {
             let machine = Machine::open(&options).map_err(|error| second_daemon(&options, error))?;
             match daemon::run(machine)? {
@@ -439,59 +382,6 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     }
 }
 
-/// The token: of the flag, the file or the environment, in this order (ENR-6).
-fn token_of(token: Option<String>, token_file: Option<PathBuf>) -> Result<JoinBy, VerbFailure> {
-    let (token, file) = match (token, token_file) {
-        (Some(token), _) => (token, None),
-        (None, Some(path)) => match std::fs::read_to_string(&path) {
-            Ok(token) => (token, Some(path)),
-            Err(error) => return Err(format!("the token's file {}: {error}", path.display()).into()),
-        },
-        (None, None) => (std::env::var("MUSTER_TOKEN").map_err(|_| NoToken)?, None),
-    };
-    Ok(JoinBy::Token { token, file })
-}
-
-fn key_source(ssh_host_key: bool, ssh_host_ecdsa_key: bool) -> KeySource {
-    match (ssh_host_key, ssh_host_ecdsa_key) {
-        (true, _) => KeySource::SshHost,
-        (_, true) => KeySource::SshHostEcdsa,
-        _ => KeySource::Own,
-    }
-}
-
-/// Clears the host's identity and state, so that its disk can be a template.
-fn prepared(options: &MachineOptions, yes: bool, json: bool) -> Result<ExitCode, VerbFailure> {
-    let prepared = prepare::prepare_image(&options.state_dir(), yes)?;
-    show(json, &prepared, || prepared.to_string())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn joined(options: &MachineOptions, asked: JoinRequest, json: bool) -> Result<ExitCode, VerbFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let membership = runtime.block_on(join::join(asked, &options.state_dir()))?;
-    let view = serde_json::json!({
-        "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
-    });
-    let next = match (nudged(options), service::runs(options)) {
-        (true, _) => format!("the daemon that runs here takes it up now: {}", command("status")),
-        (false, true) => format!("{} runs it from now on: {}", service::SERVICE, command("status")),
-        (false, false) => format!("next: {}", command("daemon")),
-    };
-    let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
-    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Lets a daemon that runs here already check in at once; whether there is one.
-fn nudged(options: &MachineOptions) -> bool {
-    use rustix::process::{Pid, Signal, kill_process};
-    let status = LocalClient::find(options).and_then(|daemon| daemon.status());
-    let daemon = status.ok().and_then(|status| status.daemon);
-    let pid = daemon.and_then(|daemon| Pid::from_raw(i32::try_from(daemon.pid).ok()?));
-    pid.is_some_and(|pid| kill_process(pid, Signal::HUP).is_ok())
-}
-
 /// A daemon where one runs already.
 #[derive(Debug, thiserror::Error)]
 #[error("a daemon runs here already{}", pid.map(|pid| format!(", as process {pid}")).unwrap_or_default())]
@@ -517,10 +407,6 @@ fn locked(error: &OpenMachineError) -> Option<Option<u32>> {
         _ => None,
     }
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("no token: give --token, --token-file or MUSTER_TOKEN")]
-struct NoToken;
 
 fn fingerprint(options: &MachineOptions, source: KeySource) -> Result<ExitCode, VerbFailure> {
     let state = options.state_dir();

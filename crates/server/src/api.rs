@@ -4,6 +4,7 @@ pub mod joins;
 pub mod objects;
 pub mod operation;
 pub mod operators;
+pub mod proxies;
 pub mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ use trust::seen::Seen;
 use crate::posture::Posture;
 use crate::trust_chain::VersionOrigin;
 use operation::{Empty, Limit, Operation, Page};
+pub use proxies::{ISSUE_PROXY, IssueProxy, MAX_PROXY_NAMES, ProxyCertificate};
 
 /// How the fleet does.
 pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status").in_scope();
@@ -78,8 +80,6 @@ pub static REQUEST_RUN: Operation<RunRequest, RunRequested> =
 /// run.
 pub static REQUEST_TAGGED_RUN: Operation<TaggedRunRequest, TaggedRunRequested> =
     Operation::post("/v1/tagged-run-requests").by_operators().in_scope();
-/// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
-pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
 pub static SET_LOG_LEVEL: Operation<LogLevel, LogLevel> = Operation::post("/v1/log-level");
 /// Contents, packed with [`pack_contents`], as `application/octet-stream`; a content is
@@ -94,8 +94,6 @@ pub const MAX_CONTENTS: usize = model::object::MAX_BLOB as usize + 1024 * 1024;
 pub const MAX_PAGE: usize = 1000;
 /// The most chunks in one answer to [`FETCH`].
 pub const MAX_FETCH: usize = 4096;
-/// The most names of a proxy.
-pub const MAX_PROXY_NAMES: usize = 32;
 /// The most causes that status names.
 pub const MAX_CAUSES: usize = 20;
 
@@ -550,29 +548,6 @@ pub struct TaggedRunRequested {
     /// would be more than [`model::tags::MAX_RUN_TAGS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub too_many_tags: Vec<Hostname>,
-}
-
-/// A proxy that wants a certificate.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct IssueProxy {
-    /// Host names and addresses by which nodes reach it, 1 to [`MAX_PROXY_NAMES`]; the first
-    /// is the proxy's own name.
-    pub names: Vec<String>,
-    /// Its certificate request (PKCS#10) in PEM; only the key counts.
-    pub csr_pem: String,
-}
-
-/// The answer to [`IssueProxy`].
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProxyCertificate {
-    /// The certificate: a server's for nodes, and a client's for the control plane.
-    pub cert_pem: String,
-    /// The CA's certificate, which ends the chain.
-    pub ca_pem: String,
-    /// Until when it counts.
-    pub not_after: Timestamp,
 }
 
 /// How much is logged.

@@ -15,7 +15,7 @@ use wire::{Code, Problem, body};
 
 use crate::answer::{PortReply, json, store_problem};
 use crate::intake::{read, unpacked};
-use crate::joins::{self, Admission, AdmittedBy, JoinClaim};
+use crate::joins::{self, JoinGrant, AdmittedBy, JoinClaim};
 use crate::renew::IssuedCertificate;
 use crate::state::{ControlPlane, now, run_to_completion};
 
@@ -52,7 +52,7 @@ async fn certify(
     plane: &ControlPlane,
     csr: CertificateRequest,
     join: JoinClaim,
-    admission: Admission,
+    admission: JoinGrant,
 ) -> Result<PortReply, Problem> {
     let JoinClaim { id, hostname, key, tls_termination, trust, labels, now, .. } = join;
     // The certificate first: should it fail, the token is not burned.

@@ -1,7 +1,7 @@
 //! Who is let in: a token, a group token, the fleet repo's word, an operator's approval (ENR-9, CFG-8).
 //!
 //! ```text
-//! POST /v1/enroll --> JoinClaim::read: CSR, token, hostname --paced, admission--> Admission -> enroll::certify
+//! POST /v1/enroll --> JoinClaim::read: CSR, token, hostname --paced, admission--> JoinGrant -> enroll::certify
 //!                                                  plane::joining::judge \-> join-pending, kept in the store first
 //! operator: approve, deny, forget --> store, then JoinRequests; the host learns of it when it asks again
 //! ```
@@ -200,7 +200,7 @@ impl JoinClaim {
 }
 
 /// What lets a host in.
-pub(crate) struct Admission {
+pub(crate) struct JoinGrant {
     pub(crate) confirmation: KeyConfirmation,
     pub(crate) by: AdmittedBy,
 }
@@ -215,7 +215,7 @@ pub(crate) enum AdmittedBy {
 ///
 /// # Errors
 /// Why it is not let in. A host that is to wait is kept before it is told so.
-pub(crate) async fn admission(plane: &Arc<ControlPlane>, join: &JoinClaim) -> Result<Admission, Problem> {
+pub(crate) async fn admission(plane: &Arc<ControlPlane>, join: &JoinClaim) -> Result<JoinGrant, Problem> {
     let declared = declared_key(plane, join).await?;
     let kept = plane.joins.pending().asks(&join.id, &join.hostname, join.now);
     match judge(join.ground(), declared, kept) {
@@ -224,10 +224,10 @@ pub(crate) async fn admission(plane: &Arc<ControlPlane>, join: &JoinClaim) -> Re
             Err(Problem::new(Code::KeyNotDeclared, detail))
         }
         JoinVerdict::Denied => Err(Code::JoinDenied.into()),
-        JoinVerdict::Admit(confirmation) => Ok(Admission { confirmation, by: admitted_by(join, confirmation) }),
+        JoinVerdict::Admit(confirmation) => Ok(JoinGrant { confirmation, by: admitted_by(join, confirmation) }),
         JoinVerdict::Wait if is_retry(plane, join) => {
             let confirmation = KeyConfirmation::None;
-            Ok(Admission { confirmation, by: AdmittedBy::Join(JoinAdmission::Retry) })
+            Ok(JoinGrant { confirmation, by: AdmittedBy::Join(JoinAdmission::Retry) })
         }
         JoinVerdict::Wait => {
             let since = wait_for_approval(plane, join, kept).await?;
@@ -286,6 +286,11 @@ async fn wait_for_approval(
     let (plane, waiting, group) = (plane.clone(), join.waiting(join.now), join.group());
     run_to_completion(async move {
         let _one = plane.joins.changing.lock().await;
+        // A request beside this one may have kept it, and an operator decided meanwhile.
+        let beside = plane.joins.pending().get(&waiting.node_id).map(|kept| kept.join.clone());
+        if let Some(beside) = beside.filter(|join| join.hostname == waiting.hostname) {
+            return Ok(beside.since);
+        }
         let room = plane.joins.pending().room(&waiting.node_id, &waiting.prefix);
         room.map_err(|bound| {
             let mut problem = Problem::new(Code::TooManyJoins, bound.to_string());
