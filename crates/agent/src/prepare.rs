@@ -13,7 +13,6 @@ use crate::identity::{KEY_FILE, SSH_ED25519_KEY};
 use crate::invocation::command;
 use crate::state::StateDir;
 
-
 /// Why an image was not prepared. Nothing was removed, but by [`PrepareImageError::Remove`].
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareImageError {
@@ -58,9 +57,15 @@ impl PrepareImageError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            PrepareImageError::Running { .. } => Some("stop it first: systemctl stop muster-agent".to_owned()),
-            PrepareImageError::Unconfirmed { .. } => Some(format!("{} does it", command("prepare-image --yes"))),
-            PrepareImageError::Use { .. } | PrepareImageError::Lock(_) | PrepareImageError::Remove { .. } => None,
+            PrepareImageError::Running { .. } => {
+                Some("stop it first: systemctl stop muster-agent".to_owned())
+            }
+            PrepareImageError::Unconfirmed { .. } => {
+                Some(format!("{} does it", command("prepare-image --yes")))
+            }
+            PrepareImageError::Use { .. } | PrepareImageError::Lock(_) | PrepareImageError::Remove { .. } => {
+                None
+            }
         }
     }
 }
@@ -85,7 +90,10 @@ impl fmt::Display for PreparedImage {
             removed => writeln!(f, "removed from {state}: {}", removed.join(", "))?,
         }
         if self.ssh_host_key {
-            writeln!(f, "this host joined with its SSH host key: remove /{SSH_ED25519_KEY} and its like before the image is made")?;
+            writeln!(
+                f,
+                "this host joined with its SSH host key: remove /{SSH_ED25519_KEY} and its like before the image is made"
+            )?;
         }
         writeln!(f, "a clone joins as a host of its own: {}", command("join --token-file FILE"))
     }

@@ -406,9 +406,16 @@ impl StatusText<'_> {
             writeln!(f, "LEFT OUT       {}", one_line(left_out))?;
         }
         if contact.identity_copied {
-            writeln!(f, "COPIED         another host holds this node's key: no releases, actions or objects come")?;
-            writeln!(f, "               next: on the copy `muster-agent prepare-image`; then an operator decides: \
-                `muster node approve {} --copy-resolved`", self.view.hostname)?;
+            writeln!(
+                f,
+                "COPIED         another host holds this node's key: no releases, actions or objects come"
+            )?;
+            writeln!(
+                f,
+                "               next: on the copy `muster-agent prepare-image`; then an operator decides: \
+                `muster node approve {} --copy-resolved`",
+                self.view.hostname
+            )?;
         }
         let Some(problem) = &contact.problem else {
             return writeln!(f, "last contact   {answered}");

@@ -52,7 +52,9 @@ fn a_prepared_host_is_nobody_and_keeps_its_files() {
     let done = run(&state, &root, &["prepare-image", "--yes"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     let said = text(&done.stdout);
-    for name in ["identity.key", "membership.json", "adoption.json", "log", "ledger", "content", "instance.json"] {
+    for name in
+        ["identity.key", "membership.json", "adoption.json", "log", "ledger", "content", "instance.json"]
+    {
         assert!(said.contains(name), "{name}: {said}");
     }
     let left: Vec<_> = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name()).collect();

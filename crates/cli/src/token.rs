@@ -269,11 +269,16 @@ fn minted_group(
     let view = TokenView { token, whom, expires_at: now.plus(*valid) };
     screen.result(&view, || format!("{}\n", view.token))?;
     if !screen.is_json() {
-        aside(&format!("for {uses} hosts of {pattern}, until {}; on each of them, as root:", view.expires_at));
+        aside(&format!(
+            "for {uses} hosts of {pattern}, until {}; on each of them, as root:",
+            view.expires_at
+        ));
         aside("  muster-agent join --token TOKEN");
         match admission {
             GroupAdmission::ByOperator => aside(&format!("they wait: {}", muster("node list --pending"))),
-            GroupAdmission::ByToken => aside("whoever has the token may join as one of them: keep it as a secret"),
+            GroupAdmission::ByToken => {
+                aside("whoever has the token may join as one of them: keep it as a secret")
+            }
         }
     }
     Ok(Exit::Ok)
@@ -285,12 +290,14 @@ fn address(args: &AddressArgs, screen: Screen) -> Result<Exit, Failure> {
     let info = credentials::enroll_info(&args.enroll.clone().unwrap_or_else(|| dir.join(ENROLL)))?;
     let EnrollInfo { servers, ca, trust, .. } = &info;
     let server = servers.first().ok_or(MintError::NoServer)?;
-    let command =
-        format!("muster-agent join {server} --ca-fingerprint {ca} --trust-digest {trust}");
+    let command = format!("muster-agent join {server} --ca-fingerprint {ca} --trust-digest {trust}");
     let view = serde_json::json!({ "server": server, "ca": ca, "trust": trust, "command": command });
     screen.result(&view, || format!("{command}\n"))?;
     if !screen.is_json() {
-        aside(&format!("it waits for approval, unless nodes.yaml declares its key: {}", muster("node list --pending")));
+        aside(&format!(
+            "it waits for approval, unless nodes.yaml declares its key: {}",
+            muster("node list --pending")
+        ));
     }
     Ok(Exit::Ok)
 }

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Hostname, NodeId, Timestamp};
 
 /// Who says that a node's key is that host's. The later ones say more.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyConfirmation {
     /// Nobody: a token that names no key let it in.
@@ -24,12 +22,8 @@ pub enum KeyConfirmation {
 
 impl KeyConfirmation {
     /// All of them.
-    pub const ALL: [KeyConfirmation; 4] = [
-        KeyConfirmation::None,
-        KeyConfirmation::Operator,
-        KeyConfirmation::Token,
-        KeyConfirmation::Declared,
-    ];
+    pub const ALL: [KeyConfirmation; 4] =
+        [KeyConfirmation::None, KeyConfirmation::Operator, KeyConfirmation::Token, KeyConfirmation::Declared];
 
     /// Whether the node may get secrets by it. The control plane alone cannot make it so: an approval is its word, a
     /// token and a declaration are signed by keys that it does not hold.

@@ -70,7 +70,8 @@ fn operators_decide_who_joins_and_which_copy_counts() {
     let mint = ["token", "mint", "--group", "web-*", "--uses", "2", "--label", "pool=web", "--data", data];
     let token = server.ok(&mint).trim().to_owned();
     let (two, three) = (Host::new(dir, "web-2", &Prefix::new()), Host::new(dir, "web-3", &Prefix::new()));
-    let by_token = |host: &Host| host.run(&["join", "--token", &token, "--hostname", &host.name, "--wait", "0s"]);
+    let by_token =
+        |host: &Host| host.run(&["join", "--token", &token, "--hostname", &host.name, "--wait", "0s"]);
     for host in [&two, &three] {
         let output = by_token(host);
         assert!(text(&output.stderr).contains("join-pending"), "{}", text(&output.stderr));
@@ -82,7 +83,8 @@ fn operators_decide_who_joins_and_which_copy_counts() {
     assert!(text(&denied.stderr).contains("join-denied"), "{}", text(&denied.stderr));
     assert_eq!(server.node("web-2")["joinLabels"]["pool"], "web");
     server.ok(&["node", "deny", "web-3", "--forget", "--yes"]);
-    let bad = server.muster(&["token", "mint", "--group", "web-*", "--uses", "2", "--label", "pool", "--data", data]);
+    let bad = server
+        .muster(&["token", "mint", "--group", "web-*", "--uses", "2", "--label", "pool", "--data", data]);
     assert!(text(&bad.stderr).contains("NAME=VALUE"), "{}", text(&bad.stderr));
 
     // By a key that the fleet repo declares: nobody approves it, and no other gets in.

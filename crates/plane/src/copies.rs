@@ -10,8 +10,8 @@
 //! A fork alone is no copy: a disk that was set back to a snapshot makes one too, and nobody speaks for the other branch
 //! any more. So two holders are told apart within two contacts after the second one first spoke.
 
-use model::instance::{AgentInstance, MAX_INSTANCE};
 use model::Digest;
+use model::instance::{AgentInstance, MAX_INSTANCE};
 
 /// How many displaced starts are remembered.
 pub(crate) const MAX_DISPLACED: usize = 8;
@@ -98,7 +98,12 @@ mod tests {
     #[test]
     fn a_start_that_was_not_heard_is_no_copy() {
         said(&[("a1", None, One), ("a3", Some("a2"), One), ("a4", Some("a3"), One)]);
-        said(&[("a1", Some("x"), One), ("a2", Some("x"), One), ("a3", Some("x"), One), ("a4", Some("x"), One)]);
+        said(&[
+            ("a1", Some("x"), One),
+            ("a2", Some("x"), One),
+            ("a3", Some("x"), One),
+            ("a4", Some("x"), One),
+        ]);
         said(&[("a5", Some("a4"), One), ("b3", Some("a2"), One), ("b4", Some("b3"), One)]);
     }
 

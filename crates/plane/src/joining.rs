@@ -234,17 +234,15 @@ impl PendingJoins {
 
     /// Those that are meant by a hostname, or by the id of the node that a key would be.
     pub fn named(&self, name: &str) -> Vec<&HeardJoin> {
-        let is_named = |kept: &&HeardJoin| {
-            kept.join.node_id.as_str() == name || kept.join.hostname.as_str() == name
-        };
+        let is_named =
+            |kept: &&HeardJoin| kept.join.node_id.as_str() == name || kept.join.hostname.as_str() == name;
         self.all().into_iter().filter(is_named).collect()
     }
 
     /// Those that are forgotten, as they did not ask again. A denied key stays.
     pub fn lapsed(&self, now: Timestamp) -> Vec<NodeId> {
-        let lapsed = |kept: &&HeardJoin| {
-            kept.join.state != JoinState::Denied && now.since(kept.heard) > PENDING_KEPT
-        };
+        let lapsed =
+            |kept: &&HeardJoin| kept.join.state != JoinState::Denied && now.since(kept.heard) > PENDING_KEPT;
         self.0.values().filter(lapsed).map(|kept| kept.join.node_id.clone()).collect()
     }
 }

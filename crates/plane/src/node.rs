@@ -214,8 +214,11 @@ impl NodeState {
         let run_confirmed = self.confirm_run(request.run_confirmed);
         let tagged_run_confirmed = self.confirm_tagged_run(request.tagged_run_confirmed);
         let traits = self.take_traits(request.traits.take());
-        let newly_copied = request.instance.take().and_then(|instance| self.hears(&instance, now));
+        let instance = request.instance.take();
+        let newly_copied = instance.as_ref().and_then(|instance| self.hears(instance, now));
         let capabilities = self.take_capabilities(request.capabilities.take());
+        // One of before would be asked in vain, in each answer.
+        let want_capabilities = instance.is_some() && self.agent_version.is_none();
         let conditions_changed = self.take_word(&mut request, now) || newly_copied.is_some();
         let pointed = self.pointed(heads);
         self.promise_contact(pointed.as_ref());
@@ -230,7 +233,13 @@ impl NodeState {
         let unchanged =
             offer.is_none() && beacon.is_none() && !self.awaits_request() && request.facts.is_empty();
         let unchanged = unchanged || is_copied && request.facts.is_empty();
-        let answer = Answer { offer, beacon, unassigned: pointed.is_none(), ..self.answer(&request, heads) };
+        let answer = Answer {
+            offer,
+            beacon,
+            unassigned: pointed.is_none(),
+            want_capabilities,
+            ..self.answer(&request, heads)
+        };
         let facts = request.facts;
         Step {
             answer,
@@ -338,7 +347,7 @@ impl NodeState {
             server_time: None,
             trust_links: Vec::new(),
             renew_certificate: false,
-            want_capabilities: self.agent_version.is_none(),
+            want_capabilities: false,
             identity_copied: is_copied,
         }
     }

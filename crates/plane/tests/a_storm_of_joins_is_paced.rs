@@ -35,7 +35,8 @@ fn storm(hosts: u64) -> Storm {
                 assert!(wait <= MAX_JOIN_WAIT, "{wait:?}");
                 // Retry-After is in whole seconds.
                 let told = Duration::from_secs(wait.as_secs() + 1);
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let jitter = told.as_millis() as u64 * JITTER_PERCENT / 100;
                 let late = Duration::from_millis((random >> 33) % jitter.max(1));
                 due.insert((now.plus(told + late), host));

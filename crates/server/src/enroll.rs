@@ -15,7 +15,7 @@ use wire::{Code, Problem, body};
 
 use crate::answer::{PortReply, json, store_problem};
 use crate::intake::{read, unpacked};
-use crate::joins::{self, JoinGrant, AdmittedBy, JoinClaim};
+use crate::joins::{self, AdmittedBy, JoinClaim, JoinGrant};
 use crate::renew::IssuedCertificate;
 use crate::state::{ControlPlane, now, run_to_completion};
 

@@ -220,11 +220,17 @@ pub(crate) async fn admission(plane: &Arc<ControlPlane>, join: &JoinClaim) -> Re
     let kept = plane.joins.pending().asks(&join.id, &join.hostname, join.now);
     match judge(join.ground(), declared, kept) {
         JoinVerdict::OtherKeyDeclared => {
-            let detail = format!("nodes.yaml declares another key for {} than {}", join.hostname, join.key.fingerprint());
+            let detail = format!(
+                "nodes.yaml declares another key for {} than {}",
+                join.hostname,
+                join.key.fingerprint()
+            );
             Err(Problem::new(Code::KeyNotDeclared, detail))
         }
         JoinVerdict::Denied => Err(Code::JoinDenied.into()),
-        JoinVerdict::Admit(confirmation) => Ok(JoinGrant { confirmation, by: admitted_by(join, confirmation) }),
+        JoinVerdict::Admit(confirmation) => {
+            Ok(JoinGrant { confirmation, by: admitted_by(join, confirmation) })
+        }
         JoinVerdict::Wait if is_retry(plane, join) => {
             let confirmation = KeyConfirmation::None;
             Ok(JoinGrant { confirmation, by: AdmittedBy::Join(JoinAdmission::Retry) })

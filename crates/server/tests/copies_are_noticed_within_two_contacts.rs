@@ -24,14 +24,18 @@ async fn contact(node: &Member, id: &str, after: Option<&str>) -> Answer {
 async fn one_node() -> (Fleet, Member) {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
-    let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a"), module("m", "t", &[BLOB])]);
+    let plan =
+        Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a"), module("m", "t", &[BLOB])]);
     let plan = Plan { blobs: vec![BLOB.to_vec()], ..plan };
     fleet.operator().await.publish(&make(&plan, &fleet.release_key())).await.unwrap();
     (fleet, node)
 }
 
 fn gets_something(answer: &Answer) -> bool {
-    answer.offer.is_some() || answer.run_request.is_some() || answer.tagged_run.is_some() || answer.stream_requested
+    answer.offer.is_some()
+        || answer.run_request.is_some()
+        || answer.tagged_run.is_some()
+        || answer.stream_requested
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +67,8 @@ async fn neither_of_two_holders_gets_anything_until_an_operator_decides() {
     assert!(answer.identity_copied && !gets_something(&answer));
 
     let mut operator = fleet.operator().await;
-    let resolved: server::api::NodeView = operator.post("/v1/nodes/web-1/resolve-copy", &json!({})).await.unwrap();
+    let resolved: server::api::NodeView =
+        operator.post("/v1/nodes/web-1/resolve-copy", &json!({})).await.unwrap();
     assert_eq!(resolved.copied_since, None);
     let answer = contact(&node, "x", None).await;
     assert!(!answer.identity_copied && gets_something(&answer));

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::{Kind, KeyConfirmation, ObjectKey};
+use model::{KeyConfirmation, Kind, ObjectKey};
 use serde_json::{Value, json};
 use test_support::fleet::release::{Objects, Plan, make};
 use test_support::fleet::{Fleet, new_key, refuses};
@@ -34,13 +34,12 @@ async fn a_declared_key_needs_no_approval_and_no_other_enrolls() {
     let (declared, other) = (new_key(), new_key());
     publish(&fleet, 1, &[("db-1", Some(&declared)), ("web-1", None)]).await;
     let open = GroupClaims { admission: GroupAdmission::ByToken, ..fleet.group_claims("**", 9) };
-    let named = Claims { expected_pubkey_fingerprint: Some(other.public().fingerprint()), ..fleet.claims("db-1") };
+    let named =
+        Claims { expected_pubkey_fingerprint: Some(other.public().fingerprint()), ..fleet.claims("db-1") };
     let root = fleet.root_key();
-    for token in [
-        fleet.token("db-1"),
-        token::mint(&named, &root).unwrap(),
-        group_token::mint(&open, &root).unwrap(),
-    ] {
+    for token in
+        [fleet.token("db-1"), token::mint(&named, &root).unwrap(), group_token::mint(&open, &root).unwrap()]
+    {
         let problem = refuses(fleet.enroll(&token, "db-1", &other).await, Code::KeyNotDeclared);
         assert!(problem.detail.unwrap().contains("db-1"));
     }

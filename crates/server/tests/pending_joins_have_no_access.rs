@@ -18,7 +18,9 @@ async fn pending(operator: &mut Operator) -> Vec<JoinView> {
 }
 
 async fn approve(operator: &mut Operator, name: &str) -> Result<JoinView, wire::Problem> {
-    operator.post(&format!("/v1/joins/{}/approve", name.replace('/', "%2F").replace('+', "%2B")), &json!({})).await
+    operator
+        .post(&format!("/v1/joins/{}/approve", name.replace('/', "%2F").replace('+', "%2B")), &json!({}))
+        .await
 }
 
 /// A host that has the fleet's CA and its own key, and signs by hand: all that a pending host has.
@@ -39,7 +41,8 @@ async fn a_host_without_a_token_waits_and_nothing_answers_it_meanwhile() {
     let fleet = Fleet::start().await;
     let mut operator = fleet.operator().await;
     let blob = b"content".as_slice();
-    let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a"), module("m", "t", &[blob])]);
+    let plan =
+        Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a"), module("m", "t", &[blob])]);
     let plan = Plan { blobs: vec![blob.to_vec()], ..plan };
     operator.publish(&make(&plan, &fleet.release_key())).await.unwrap();
     let key = new_key();
@@ -58,7 +61,9 @@ async fn a_host_without_a_token_waits_and_nothing_answers_it_meanwhile() {
 
     // Each route of the node port, signed with its key: nothing answers it but enrollment.
     let host = stranger(&fleet, "web-1", key);
-    for route in route::ROUTES.iter().filter(|route| route.path.starts_with("/v1/") && route.path != route::ENROLL) {
+    for route in
+        route::ROUTES.iter().filter(|route| route.path.starts_with("/v1/") && route.path != route::ENROLL)
+    {
         let path = route.path.replace("{digest}", &model::Digest::of(blob).to_string());
         let method: Method = route.method.parse().unwrap();
         let body = if method == Method::POST { b"{}".to_vec() } else { Vec::new() };

@@ -86,7 +86,9 @@ pub(crate) fn decide_admission(
         return Err(EnrollError::HostnameTaken { by: by.clone() });
     }
     let is_approved = |join: &PendingJoin| {
-        join.state == JoinState::Approved && join.hostname == node.hostname && join.public_key == node.public_key
+        join.state == JoinState::Approved
+            && join.hostname == node.hostname
+            && join.public_key == node.public_key
     };
     match admission {
         JoinAdmission::Group(group) if before.other_uses >= group.uses => {
@@ -94,9 +96,13 @@ pub(crate) fn decide_admission(
         }
         JoinAdmission::Group(_) if node.key_confirmation != KeyConfirmation::Operator => Ok(Enrolled::New),
         JoinAdmission::Declared => Ok(Enrolled::New),
-        JoinAdmission::Group(_) | JoinAdmission::Approved if before.pending.as_ref().is_some_and(is_approved) => {
+        JoinAdmission::Group(_) | JoinAdmission::Approved
+            if before.pending.as_ref().is_some_and(is_approved) =>
+        {
             Ok(Enrolled::New)
         }
-        JoinAdmission::Group(_) | JoinAdmission::Approved | JoinAdmission::Retry => Err(EnrollError::NotApproved),
+        JoinAdmission::Group(_) | JoinAdmission::Approved | JoinAdmission::Retry => {
+            Err(EnrollError::NotApproved)
+        }
     }
 }

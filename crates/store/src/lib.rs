@@ -28,8 +28,8 @@ pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProg
 pub use operators::{CredentialKind, OperatorCredential, OperatorRecord, OperatorRole};
 pub use record::{
     Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, GroupUse,
-    Health, IncarnationCause, JoinAdmission, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release,
-    RenewedCertificate, Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Health, IncarnationCause, JoinAdmission, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord,
+    Pruned, Release, RenewedCertificate, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 pub use sqlite::{Store, backup};
 pub use tasks::{

@@ -22,8 +22,8 @@ use model::{Contention, Culprit, Digest, JoinDecision, JoinState, NodeId, Object
 use rusqlite::Connection;
 use store::audit::{AuditDraft, AuditFilter, AuditSubject};
 use store::{
-    CredentialKind, FleetMeta, GroupUse, KnownPrefix, NewNode, ObjectFilter, OperatorCredential, OperatorRecord, OperatorRole,
-    Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch,
+    CredentialKind, FleetMeta, GroupUse, KnownPrefix, NewNode, ObjectFilter, OperatorCredential,
+    OperatorRecord, OperatorRole, Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch,
 };
 use sync::feed::ObjectState;
 use sync::{Change, Content, FeedCursor, Side, Write};

@@ -15,10 +15,14 @@ const DIGEST_LEN: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeclaredKeyError {
     /// It is a fingerprint as SSH prints it, which is another digest.
-    #[error("that is the fingerprint that ssh-keygen prints, which is another one than `muster-agent fingerprint` does")]
+    #[error(
+        "that is the fingerprint that ssh-keygen prints, which is another one than `muster-agent fingerprint` does"
+    )]
     SshFingerprint,
     /// It is none of the forms, or of an algorithm that nodes do not have.
-    #[error("it is neither an ed25519 or ecdsa-sha2-nistp256 SSH public key nor what `muster-agent fingerprint` prints")]
+    #[error(
+        "it is neither an ed25519 or ecdsa-sha2-nistp256 SSH public key nor what `muster-agent fingerprint` prints"
+    )]
     Form,
 }
 

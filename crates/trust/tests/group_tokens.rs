@@ -45,18 +45,11 @@ fn it_is_read_back_for_hosts_of_its_pattern() {
     for (host, at, want) in [
         ("web-1", ISSUED, Ok(claims())),
         ("web-1", ISSUED.plus(Duration::from_secs(3660)), Ok(claims())),
-        (
-            "db-1",
-            ISSUED,
-            Err(TokenError::OtherGroup { pattern: "web-*".to_owned(), got: "db-1".to_owned() }),
-        ),
+        ("db-1", ISSUED, Err(TokenError::OtherGroup { pattern: "web-*".to_owned(), got: "db-1".to_owned() })),
         (
             "web-1.example.com",
             ISSUED,
-            Err(TokenError::OtherGroup {
-                pattern: "web-*".to_owned(),
-                got: "web-1.example.com".to_owned(),
-            }),
+            Err(TokenError::OtherGroup { pattern: "web-*".to_owned(), got: "web-1.example.com".to_owned() }),
         ),
     ] {
         assert_eq!(verify(&token, &slots(), host, at), want, "{host}");
@@ -92,7 +85,9 @@ fn terms_beyond_their_bounds_are_not_minted() {
     for uses in [0, MAX_GROUP_USES + 1] {
         assert_eq!(mint(&GroupClaims { uses, ..claims() }), TokenError::Group(GroupTermsError::Uses));
     }
-    for (name, value) in [("", "x"), ("a b", "x"), ("a", "x\ny"), (&"n".repeat(64), "x"), ("a", &"v".repeat(257))] {
+    for (name, value) in
+        [("", "x"), ("a b", "x"), ("a", "x\ny"), (&"n".repeat(64), "x"), ("a", &"v".repeat(257))]
+    {
         let refused = mint(&labelled(name, value));
         assert!(matches!(refused, TokenError::Group(GroupTermsError::Label(_))), "{name}: {refused}");
     }

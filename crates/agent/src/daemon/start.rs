@@ -10,10 +10,10 @@ use node::Node;
 use providers::traits::Collectors;
 
 use super::Daemon;
+use crate::capabilities;
 use crate::clock::now;
 use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonHandle, DaemonInbox};
-use crate::capabilities;
 use crate::exchange::{AgentIntroduction, CheckInClient};
 use crate::healing::HostWatch;
 use crate::local::state::SharedLocalState;

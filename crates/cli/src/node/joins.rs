@@ -85,7 +85,9 @@ pub(super) async fn decide(
         Some(join) => {
             let JoinView { hostname, fingerprint, address, .. } = join;
             let will = match choice {
-                JoinChoice::Approve => "will join the fleet; compare the key with `muster-agent fingerprint` on it",
+                JoinChoice::Approve => {
+                    "will join the fleet; compare the key with `muster-agent fingerprint` on it"
+                }
                 JoinChoice::Deny => "will be refused until it is forgotten",
                 JoinChoice::Forget => "will be forgotten, and may ask anew",
             };
@@ -103,7 +105,9 @@ pub(super) async fn decide(
     let text = || {
         let (hostname, key) = (&decided.hostname, &decided.fingerprint);
         match choice {
-            JoinChoice::Approve => format!("{hostname} is approved with key {key}; it joins when it asks again\n"),
+            JoinChoice::Approve => {
+                format!("{hostname} is approved with key {key}; it joins when it asks again\n")
+            }
             JoinChoice::Deny => format!("{hostname} is denied with key {key}\n"),
             JoinChoice::Forget => format!("key {key} of {hostname} is forgotten\n"),
         }
@@ -123,7 +127,10 @@ pub(super) async fn resolve_copy(
 ) -> Result<Exit, Failure> {
     let node = operator.call(&api::NODE, name).await?;
     let hostname = &node.hostname;
-    screen.confirm(&format!("{hostname} will get releases, actions and objects again; its copy must not run"), yes)?;
+    screen.confirm(
+        &format!("{hostname} will get releases, actions and objects again; its copy must not run"),
+        yes,
+    )?;
     let node = operator.call(&RESOLVE_COPY, node.id.as_str()).await?;
     let text = || format!("{} is one host again; should its copy speak, it is noticed anew\n", node.hostname);
     Ok(screen.result(&node, text)?)

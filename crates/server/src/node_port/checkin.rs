@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{Incarnation, ReleaseVersion, Timestamp};
 use model::exchange::{Acked, Answer, CheckIn, HeldRelease, HeldTrust, Report, Signed, TraitReport};
 use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
 use model::replication::Mode;
 use model::status::{Contact, contact_of};
+use model::{Incarnation, ReleaseVersion, Timestamp};
 use plane::Step;
 use store::StoreError;
 use trust::signed;
@@ -90,7 +90,8 @@ fn is_new_enough(
     let mut entry = caller.slot.lock();
     let pointed = entry.node.pointed(&heads);
     let minimum = pointed.and_then(|(head, _)| head.minimum_agent);
-    let too_old = version.or(entry.node.agent_version).filter(|version| minimum.is_some_and(|min| *version < min));
+    let too_old =
+        version.or(entry.node.agent_version).filter(|version| minimum.is_some_and(|min| *version < min));
     let before = entry.node.change_exceptions(|it| std::mem::replace(&mut it.agent_too_old, too_old));
     let Some((version, minimum)) = too_old.zip(minimum) else {
         if before.is_some() {
@@ -101,7 +102,9 @@ fn is_new_enough(
     entry.node.last_seen = Some(now());
     plane.index.touch(&caller.slot, &mut entry);
     plane.index.mark_entry(&caller.slot, &mut entry);
-    let detail = format!("this agent is {version}, and the fleet takes {minimum} or later: install muster-agent {minimum}");
+    let detail = format!(
+        "this agent is {version}, and the fleet takes {minimum} or later: install muster-agent {minimum}"
+    );
     Err(Problem::new(Code::AgentTooOld, detail))
 }
 
@@ -324,7 +327,10 @@ pub(crate) async fn note_copied(
     let undo = |_: &StoreError| caller.slot.lock().node.change_exceptions(|it| it.copied = None);
     plane.store.set_copied(&caller.id, Some(at)).await.inspect_err(undo)?;
     plane.index.mark(&caller.slot);
-    plane.hub.sync_index().update(&caller.id, |summary| summary.duplicate = Some(tokio::time::Instant::now()));
+    plane
+        .hub
+        .sync_index()
+        .update(&caller.id, |summary| summary.duplicate = Some(tokio::time::Instant::now()));
     if let Some(link) = plane.hub.sync_index().link(&caller.id) {
         link.end(Code::DuplicateIdentity.as_str(), "two hosts hold this node's key");
     }
@@ -333,7 +339,8 @@ pub(crate) async fn note_copied(
 
 /// Says once of each version that an agent is newer than this control plane.
 fn note_newer(plane: &ControlPlane, version: &str) {
-    let (Some(agent), Some(own)) = (ReleaseVersion::parse(version), ReleaseVersion::parse(env!("CARGO_PKG_VERSION")))
+    let (Some(agent), Some(own)) =
+        (ReleaseVersion::parse(version), ReleaseVersion::parse(env!("CARGO_PKG_VERSION")))
     else {
         return;
     };

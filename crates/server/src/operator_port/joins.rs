@@ -57,8 +57,7 @@ async fn decide(call: OperatorCall, asked: JoinName, state: JoinState) -> Result
         let by = slot.id();
         return Err(Problem::new(Code::HostnameTaken, format!("the hostname is taken by node {by}")));
     }
-    let join =
-        PendingJoin { state, decided: Some(JoinDecision { at: now(), by: call.by.clone() }), ..join };
+    let join = PendingJoin { state, decided: Some(JoinDecision { at: now(), by: call.by.clone() }), ..join };
     call.recording(subject(&join)).decide_join(join.clone()).await.map_err(store_problem)?;
     call.plane.joins.pending().change(join.clone());
     let PendingJoin { node_id, hostname, .. } = &join;
@@ -82,8 +81,13 @@ fn meant(call: &OperatorCall, asked: &JoinName) -> Result<PendingJoin, Problem> 
         None => &asked.join,
     };
     let join = named(&call.plane, name)?;
-    let is_meant = [join.hostname.as_str(), join.node_id.as_str(), &fingerprint(&join)].contains(&&*asked.join);
-    if is_meant { Ok(join) } else { Err(Problem::new(Code::NotFound, "the key asks to join under another name")) }
+    let is_meant =
+        [join.hostname.as_str(), join.node_id.as_str(), &fingerprint(&join)].contains(&&*asked.join);
+    if is_meant {
+        Ok(join)
+    } else {
+        Err(Problem::new(Code::NotFound, "the key asks to join under another name"))
+    }
 }
 
 fn subject(join: &PendingJoin) -> AuditSubject {

@@ -101,7 +101,8 @@ fn other_uses(db: &Connection, group: &GroupUse, id: &NodeId) -> Result<u32> {
 }
 
 fn use_group(db: &Connection, group: &GroupUse, id: &NodeId) -> Result<()> {
-    const SQL: &str = "INSERT INTO group_use (nonce, node_id, expires_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    const SQL: &str =
+        "INSERT INTO group_use (nonce, node_id, expires_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
     let row = params![group.nonce, id.as_str(), group.expires_at.0];
     change(db, "use a group token", SQL, row).map(|_| ())
 }

@@ -33,7 +33,10 @@ use model::chunk::TreeChunk;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
 use model::tags::TaggedRun;
-use model::{AgentCapabilities, Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
+use model::{
+    AgentCapabilities, Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection,
+    Timestamp,
+};
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
 

@@ -38,8 +38,7 @@ pub(super) fn enroll(
 }
 
 pub(super) fn before(db: &Connection, node: &NewNode, nonce: &str) -> Result<Before> {
-    const SAME_ID: &str =
-        "SELECT hostname, public_key, removed IS NULL, cert_used, nonce, key_confirmation FROM node WHERE id = ?1";
+    const SAME_ID: &str = "SELECT hostname, public_key, removed IS NULL, cert_used, nonce, key_confirmation FROM node WHERE id = ?1";
     const SAME_HOSTNAME: &str = "SELECT id FROM node WHERE hostname = ?1 AND removed IS NULL";
     const NONCE: &str = "SELECT 1 FROM nonce WHERE nonce = ?1";
     const READ: &str = "read what an enrollment touches";
@@ -86,7 +85,12 @@ pub(super) fn record(
     let declared = Json(&node.declared);
     match enrolled {
         Enrolled::Again => {
-            change(db, "record a node", AGAIN, params![id, from, serial, confirmation, declared, nonce, until])?;
+            change(
+                db,
+                "record a node",
+                AGAIN,
+                params![id, from, serial, confirmation, declared, nonce, until],
+            )?;
         }
         Enrolled::New => {
             let key = &node.public_key;

@@ -90,7 +90,11 @@ pub(super) async fn a_join_without_a_token_is_admitted_once_it_may(store: &Store
     let with_group = || JoinAdmission::Group(group.clone());
     let node = |n| NewNode { key_confirmation: KeyConfirmation::None, ..new_node(n) };
     assert_eq!(store.admit(node(1), with_group(), at(1)).await.unwrap(), Enrolled::New);
-    assert_eq!(store.admit(node(1), with_group(), at(1)).await.unwrap(), Enrolled::Again, "the reply was lost");
+    assert_eq!(
+        store.admit(node(1), with_group(), at(1)).await.unwrap(),
+        Enrolled::Again,
+        "the reply was lost"
+    );
     store.keep_waiting(waiting(2), Some(group.clone())).await.unwrap();
     store.keep_waiting(waiting(2), Some(group.clone())).await.unwrap();
     let spent = store.admit(node(3), with_group(), at(2)).await.unwrap_err();
