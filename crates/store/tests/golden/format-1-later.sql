@@ -15,3 +15,6 @@ INSERT INTO operator VALUES ('ann', 'operator', '@eu', 1800000003000, 'operator'
 INSERT INTO operator_credential VALUES ('c1', 'ann', 'token', 1800000003000, 1800000009000);
 INSERT INTO audit VALUES (1, x'652a2e6a681789f80daea09f02bd7381b99a5063700ea20c415b4261260142c0', '{"at":"2027-01-15T08:00:03Z","before":"0000000000000000000000000000000000000000000000000000000000000000","by":"ann","nodeCount":1,"nodes":["web-1"],"number":1,"operation":"POST /v1/tasks","request":"r-1","what":"task t-1"}');
 INSERT INTO audit_node VALUES ('web-1', 1);
+-- 0013_joins
+INSERT INTO group_use VALUES ('g', 'n-fb17e979bcc0987224483dfb04dbd0f0', 1800000009000);
+INSERT INTO pending_join VALUES ('n-fb17e979bcc0987224483dfb04dbd0f0', 'host-3', 'ed25519:3', '10.0.0.9', '10.0.0.0/24', 'g', 1800000006000, 'denied', 1800000007000, 'ann');
