@@ -241,6 +241,9 @@ impl Daemon {
             }
             DaemonEvent::Acknowledged { delivery, more } => self.acknowledged(delivery, more),
             DaemonEvent::StateLost(lost) => self.state_lost(lost),
+            DaemonEvent::IdentityCopied(copied) => {
+                self.local.set(|state| state.contact.identity_copied = copied)
+            }
             DaemonEvent::LeftOut(what) => self.local.set(|state| state.contact.left_out = what),
         }
     }

@@ -45,6 +45,8 @@ pub enum DaemonEvent {
     /// The control plane refused something as too large, and it is left out of check-ins, for people; `None`: nothing is
     /// left out any more.
     LeftOut(Option<String>),
+    /// Another host holds the node's key, or no more, as the control plane says (IDN-10).
+    IdentityCopied(bool),
     /// Somebody at the host asks for something.
     Local(LocalCommand),
     /// Facts wait to be delivered.

@@ -11,16 +11,18 @@
 //! durable; each answer comes with how far facts were acknowledged when it was asked for, so that
 //! answers may overtake one another.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
-use model::{Digest, Timestamp};
+use model::{AgentCapabilities, AgentInstance, Digest, Timestamp};
 use node::{CheckInOmissions, NodeInput, TooLarge, Witness};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use trust::seen::Seen;
 use wire::{Code, Problem, route};
 
+use crate::capabilities;
 use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
 use crate::membership::MembershipFile;
@@ -32,6 +34,14 @@ use crate::sync::Synchronization;
 /// How often one check-in is made smaller: by then a single fact is left of as many as it may carry, and is left out.
 const MAX_SHORTER: usize = 16;
 
+/// Who speaks in check-ins.
+pub struct AgentIntroduction {
+    /// Which start of the agent (IDN-10).
+    pub instance: AgentInstance,
+    /// What it is and can do (ENR-5); `None` while that is read.
+    pub capabilities: watch::Receiver<Option<AgentCapabilities>>,
+}
+
 /// The way of check-ins.
 pub struct CheckInClient {
     session: Arc<NodeSession>,
@@ -42,6 +52,11 @@ pub struct CheckInClient {
     daemon: DaemonHandle,
     /// A link answers one check-in at a time; who finds it taken does not wait.
     stream: Semaphore,
+    introduction: AgentIntroduction,
+    /// What the agent is and can do was said, and is known.
+    introduced: AtomicBool,
+    /// The control plane says that another host holds the node's key.
+    copied: AtomicBool,
     /// Locked for moments only.
     witness: Mutex<Witness>,
     /// Locked for moments only.
@@ -57,10 +72,25 @@ impl CheckInClient {
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,
+        introduction: AgentIntroduction,
     ) -> CheckInClient {
         let (stream, witness) = (Semaphore::new(1), Mutex::default());
         let left_out = Mutex::default();
-        CheckInClient { session, member, rejoin, sync, storage, daemon, stream, witness, left_out }
+        let (introduced, copied) = (AtomicBool::new(false), AtomicBool::new(false));
+        CheckInClient {
+            session,
+            member,
+            rejoin,
+            sync,
+            storage,
+            daemon,
+            stream,
+            introduction,
+            introduced,
+            copied,
+            witness,
+            left_out,
+        }
     }
 
     /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;
@@ -75,6 +105,7 @@ impl CheckInClient {
         message.incarnation = waiting.incarnation;
         message.facts = waiting.facts;
         message.acked = Some(waiting.acked);
+        message.instance = Some(self.introduction.instance.clone());
         let now = self.session.server_time();
         self.left_out().take_from(message, now);
         waiting.acked
@@ -153,6 +184,10 @@ impl CheckInClient {
     /// plane's clock, where the answer tells it.
     async fn answered(&self, message: &CheckIn, answer: &Answer, server_time: Option<Timestamp>) {
         self.witness().answered(message.seen.as_ref(), answer.want_seen);
+        if message.capabilities.is_some() || answer.want_capabilities {
+            self.introduced.store(!answer.want_capabilities, Ordering::Relaxed);
+        }
+        self.note_copied(answer.identity_copied).await;
         let all_is_taken = self.left_out().taken(answer.acked.as_ref().map_or(0, |acked| acked.seq));
         if all_is_taken {
             self.daemon.send(DaemonEvent::LeftOut(None)).await;
@@ -160,6 +195,30 @@ impl CheckInClient {
         if let Some(time) = server_time {
             self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(time))).await;
         }
+    }
+
+    /// What the agent is and can do, unless that was said.
+    async fn introduce(&self, message: &mut CheckIn) {
+        if self.introduced.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut capabilities = self.introduction.capabilities.clone();
+        let read = tokio::time::timeout(capabilities::WITHIN, capabilities.wait_for(Option::is_some)).await;
+        message.capabilities = read.ok().and_then(Result::ok).and_then(|read| read.clone()).map(Box::new);
+    }
+
+    /// Another host holds the node's key, or no more, as the control plane says.
+    async fn note_copied(&self, copied: bool) {
+        if self.copied.swap(copied, Ordering::Relaxed) == copied {
+            return;
+        }
+        match copied {
+            true => tracing::error!(
+                "another host holds this node's key: until an operator decides no releases, actions or objects come"
+            ),
+            false => tracing::info!("this host alone holds the node's key again"),
+        }
+        self.daemon.send(DaemonEvent::IdentityCopied(copied)).await;
     }
 
     /// The node does not take traits for acknowledged that went not along; they are tried again by its next check-ins.
@@ -176,6 +235,7 @@ impl CheckInClient {
             self.left_out().traits_are_said();
         }
         let acked_before = self.load(&mut message, newest);
+        self.introduce(&mut message).await;
         let place = self.rejoin.look().await;
         // A link that is open leads to the control plane before.
         if place == SessionPlace::Same

@@ -9,15 +9,13 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
 use model::text::beginning;
-use net::ServerUrl;
 use net::client::Client;
-use trust::token::Claims;
 use wire::body::{self, JSON};
 use wire::enroll::{BootstrapFailure, BootstrapReport, EnrollRequest, MAX_REPORT_MESSAGE};
 use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL, PROTOCOL_HEADER};
 use wire::route;
 
-use crate::join::JoinError;
+use crate::join::{JoinError, JoinTerms};
 use crate::render::chain;
 
 /// How long telling may take, whatever answers.
@@ -38,29 +36,30 @@ fn failure_of(error: &JoinError) -> Option<(BootstrapFailure, Option<String>)> {
     }
 }
 
-/// Tells one of the token's servers, if there is something to tell.
-pub(crate) async fn tell(claims: &Claims, tried: &EnrollRequest, error: &JoinError) {
+/// Tells one of the token's servers, if there is something to tell, and a token of this host alone to tell it under.
+pub(crate) async fn tell(terms: &JoinTerms, tried: &EnrollRequest, error: &JoinError) {
     let Some((failure, code)) = failure_of(error) else { return };
+    let (Some(token), Some(hostname)) = (&tried.token, &terms.hostname) else { return };
     let report = BootstrapReport {
-        token: tried.token.clone(),
-        hostname: claims.hostname.to_string(),
+        token: token.clone(),
+        hostname: hostname.to_string(),
         csr_pem: tried.csr_pem.clone(),
         failure,
         code,
         message: beginning(&chain(error), MAX_REPORT_MESSAGE).to_owned(),
         agent: Some(env!("CARGO_PKG_VERSION").to_owned()),
     };
-    let told = tokio::time::timeout(TELL_WITHIN, told_to_one(claims, &report)).await;
+    let told = tokio::time::timeout(TELL_WITHIN, told_to_one(terms, &report)).await;
     if told != Ok(true) {
         tracing::debug!("the control plane could not be told why this host did not join");
     }
 }
 
-async fn told_to_one(claims: &Claims, report: &BootstrapReport) -> bool {
-    let Ok(tls) = net::tls::client_pinned(claims.ca, claims.tls_termination) else { return false };
+async fn told_to_one(terms: &JoinTerms, report: &BootstrapReport) -> bool {
+    let Ok(tls) = net::tls::client_pinned(terms.ca, terms.tls_termination) else { return false };
     let Ok(bytes) = body::encode(report) else { return false };
-    for url in claims.servers.iter().filter_map(|url| url.parse::<ServerUrl>().ok()) {
-        let Ok(mut client) = Client::dial(&url, tls.clone()).await else { continue };
+    for url in &terms.servers {
+        let Ok(mut client) = Client::dial(url, tls.clone()).await else { continue };
         let request = Request::post(format!("https://{}{}", url.authority(), route::BOOTSTRAP_REPORT))
             .header(PROTOCOL_HEADER, PROTOCOL)
             .header(AGENT_VERSION_HEADER, env!("CARGO_PKG_VERSION"))

@@ -1,4 +1,5 @@
-//! Joining: a token against a certificate, in one command (ENR-1, ENR-2, ENR-6).
+//! Joining: a token, or a key that is declared or approved, against a certificate, in one command (ENR-1, ENR-2, ENR-6,
+//! ENR-9).
 
 use std::fs;
 use std::io;
@@ -8,16 +9,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
+use model::id::ParseIdError;
+use model::{Digest, FleetId, Hostname};
 use net::ServerUrl;
 use net::client::{Client, ClientError};
-use trust::PublicKey;
-use trust::token::{self, Claims, TokenError};
-use wire::Problem;
+use node::joining::{JoinDelay, JoinPatience};
+use trust::token::{self, KeySource, TlsTermination, TokenError};
+use trust::{PublicKey, group_token};
 use wire::body::{self, BodyError, JSON};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL, PROTOCOL_HEADER};
-use wire::route;
+use wire::{Code, Problem, route};
 
+use crate::clock::now;
 use crate::failed_join;
 use crate::identity::{self, KeyError, Membership};
 use crate::membership::is_of_key;
@@ -29,19 +33,124 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest answer to an enrollment, in bytes.
 const MAX_ANSWER: usize = 256 * 1024;
 
+/// How long a host asks to be let in by default.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// By what a host asks to join.
+#[derive(Clone, Debug)]
+pub enum JoinBy {
+    /// A token for this host, or for a group of hosts.
+    Token {
+        /// The token.
+        token: String,
+        /// The file that it came from, deleted after success (ENR-6).
+        file: Option<PathBuf>,
+    },
+    /// Its key alone: the fleet repo declares it, or an operator approves it (ENR-9).
+    Key(KeyJoin),
+}
+
+/// What a host that has no token goes by.
+#[derive(Clone, Debug)]
+pub struct KeyJoin {
+    /// The control plane.
+    pub server: ServerUrl,
+    /// SHA-256 of its CA certificate: the server is verified by it before the host says anything.
+    pub ca: Digest,
+    /// The digest of the trust document; absent: whom to believe is the control plane's word, this once.
+    pub trust: Option<Digest>,
+    /// Which key is the machine's.
+    pub key: KeySource,
+}
+
 /// What `muster-agent join` is asked to do.
 #[derive(Clone, Debug)]
 pub struct JoinRequest {
-    /// The token.
-    pub token: String,
-    /// The file that it came from, deleted after success (ENR-6).
-    pub token_file: Option<PathBuf>,
-    /// The hostname that is asked for; the token's when absent.
+    /// By what.
+    pub by: JoinBy,
+    /// The hostname that is asked for; the token's when absent, else the host's own.
     pub hostname: Option<String>,
     /// The root to converge.
     pub root: Option<PathBuf>,
     /// Commands may run under that root.
     pub allow_exec: bool,
+    /// How long it waits to be approved, or for its turn.
+    pub patience: Duration,
+}
+
+/// What is known of the fleet before anything was said.
+pub(crate) struct JoinTerms {
+    /// The token, as it is sent.
+    pub(crate) token: Option<String>,
+    fleet: Option<FleetId>,
+    /// The host that the token is for alone.
+    pub(crate) hostname: Option<Hostname>,
+    pub(crate) servers: Vec<ServerUrl>,
+    pub(crate) tls_termination: TlsTermination,
+    pub(crate) ca: Digest,
+    trust: Option<Digest>,
+    key: KeySource,
+}
+
+impl JoinTerms {
+    fn of(by: &JoinBy) -> Result<JoinTerms, JoinError> {
+        let read = |urls: &[String]| urls.iter().filter_map(|url| url.parse().ok()).collect();
+        Ok(match by {
+            JoinBy::Token { token, .. } if group_token::is_group_token(token) => {
+                let claims = group_token::peek(token)?;
+                JoinTerms {
+                    token: Some(token.trim().to_owned()),
+                    servers: read(&claims.servers),
+                    fleet: Some(claims.fleet),
+                    hostname: None,
+                    tls_termination: TlsTermination::ControlPlane,
+                    ca: claims.ca,
+                    trust: Some(claims.trust),
+                    key: claims.key,
+                }
+            }
+            JoinBy::Token { token, .. } => {
+                let claims = token::peek(token)?;
+                JoinTerms {
+                    token: Some(token.trim().to_owned()),
+                    servers: read(&claims.servers),
+                    fleet: Some(claims.fleet),
+                    hostname: Some(claims.hostname),
+                    tls_termination: claims.tls_termination,
+                    ca: claims.ca,
+                    trust: Some(claims.trust),
+                    key: claims.key,
+                }
+            }
+            JoinBy::Key(KeyJoin { server, ca, trust, key }) => JoinTerms {
+                token: None,
+                fleet: None,
+                hostname: None,
+                servers: vec![server.clone()],
+                tls_termination: TlsTermination::ControlPlane,
+                ca: *ca,
+                trust: *trust,
+                key: *key,
+            },
+        })
+    }
+
+    /// The hostname that is asked for, and the one that the host goes by then.
+    fn names(&self, asked: Option<&str>) -> Result<(String, Hostname), JoinError> {
+        let own = || rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+        let asked = match (asked, &self.hostname) {
+            (Some(asked), _) => asked.to_owned(),
+            (None, Some(hostname)) => hostname.to_string(),
+            (None, None) => own(),
+        };
+        match &self.hostname {
+            Some(hostname) => Ok((asked, hostname.clone())),
+            None => {
+                let hostname = asked.parse().map_err(JoinError::Hostname)?;
+                Ok((asked, hostname))
+            }
+        }
+    }
 }
 
 /// Why joining failed. The token is not burned by any of these, except that a reply may
@@ -51,6 +160,9 @@ pub enum JoinError {
     /// The token cannot be read.
     #[error("the token cannot be used")]
     Token(#[from] TokenError),
+    /// The host's name cannot be one of a node.
+    #[error("this host's name cannot be a node's; name it with --hostname")]
+    Hostname(#[source] ParseIdError),
     /// The token names no server.
     #[error("the token names no control plane's URL that can be read")]
     NoServer,
@@ -96,68 +208,109 @@ pub enum JoinError {
     },
 }
 
-/// Joins, and records the membership.
+/// Joins, and records the membership. While an operator is to approve the host, or more hosts join than are looked at,
+/// it asks again, with its patience.
 ///
 /// # Errors
 /// [`JoinError`] says what failed.
 pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, JoinError> {
-    let claims = token::peek(&request.token)?;
+    let terms = JoinTerms::of(&request.by)?;
     let dir = StateDir::create(state)?;
     if let Some(aside) = dir.set_aside_earlier()? {
         tracing::warn!(aside = %aside.display(), "state of an earlier version was set aside");
     }
     let known = dir.membership()?;
     // In its own fleet a token may name a newer trust document, as after a root key that was lost (IDN-8).
-    if let Some(known) = known.filter(|known| known.trust.fleet != claims.fleet) {
+    if let Some(known) = known.filter(|known| terms.fleet.as_ref() != Some(&known.trust.fleet)) {
         let (fleet, hostname) = (known.trust.fleet.to_string(), known.hostname.to_string());
         return Err(JoinError::Joined { fleet, hostname, state: state.to_owned() });
     }
-    let hostname = request.hostname.clone().unwrap_or_else(|| claims.hostname.to_string());
+    let (asked, hostname) = terms.names(request.hostname.as_deref())?;
     let root = request.root.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let key = identity::key(claims.key, state, &root)?;
-    let csr_pem = net::issue::node_request(&key, &claims.hostname)
-        .map_err(|error| JoinError::Request(error.to_string()))?;
-    let message = EnrollRequest { token: request.token.trim().to_owned(), hostname, csr_pem };
-    let enrolled = enroll(&claims, &message).await;
-    let checked = enrolled.and_then(|(answer, servers)| {
-        check(&claims, &answer, &key.public())?;
-        Ok((answer, servers))
-    });
-    let (answer, servers) = match checked {
-        Ok(enrolled) => enrolled,
+    let key = identity::key(terms.key, state, &root)?;
+    let csr_pem =
+        net::issue::node_request(&key, &hostname).map_err(|error| JoinError::Request(error.to_string()))?;
+    let message = EnrollRequest { token: terms.token.clone(), hostname: asked, csr_pem };
+    let admitted = admitted(&terms, &message, &key.public(), request.patience).await;
+    let checked = admitted.and_then(|answer| check(&terms, &answer, &key.public()).map(|()| answer));
+    let answer = match checked {
+        Ok(answer) => answer,
         Err(error) => {
-            failed_join::tell(&claims, &message, &error).await;
+            failed_join::tell(&terms, &message, &error).await;
             return Err(error);
         }
     };
     let membership = Membership {
         node_id: answer.node_id,
-        hostname: claims.hostname,
-        servers,
-        tls_termination: claims.tls_termination,
+        hostname,
+        servers: terms.servers,
+        tls_termination: terms.tls_termination,
         ca_pem: answer.ca_pem,
         cert_pem: answer.cert_pem,
         trust: answer.trust,
-        key: claims.key,
+        key: terms.key,
         root: request.root,
         allow_exec: request.allow_exec,
     };
     dir.save_membership(&membership)?;
-    if let Some(path) = request.token_file {
+    if let JoinBy::Token { file: Some(path), .. } = request.by {
         fs::remove_file(&path).map_err(|source| JoinError::DeleteToken { path, source })?;
     }
     Ok(membership)
 }
 
-async fn enroll(
-    claims: &Claims,
+/// Asks until the host is let in, is refused for good, or its patience ends.
+async fn admitted(
+    terms: &JoinTerms,
     message: &EnrollRequest,
-) -> Result<(EnrollAnswer, Vec<ServerUrl>), JoinError> {
-    let servers: Vec<ServerUrl> = claims.servers.iter().filter_map(|url| url.parse().ok()).collect();
-    let tls = net::tls::client_pinned(claims.ca, claims.tls_termination)
+    key: &PublicKey,
+    patience: Duration,
+) -> Result<EnrollAnswer, JoinError> {
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| JoinError::Request(error.to_string()))?;
+    let mut patience = JoinPatience::new(now().plus(patience), u64::from_le_bytes(seed));
+    let mut is_known = false;
+    loop {
+        let error = match enroll(terms, message).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let delay = match &error {
+            JoinError::Refused(problem) => match delay_of(problem) {
+                Some(delay) => delay,
+                None => return Err(error),
+            },
+            // One that answered before comes back.
+            JoinError::Reach(_) if is_known => JoinDelay::Unknown,
+            _ => return Err(error),
+        };
+        if let JoinError::Refused(problem) = &error
+            && !std::mem::replace(&mut is_known, true)
+        {
+            let (hostname, key) = (&message.hostname, key.fingerprint());
+            tracing::info!(
+                code = problem.code,
+                "not let in yet; it asks again by itself. To approve it: `muster node approve {hostname}`, where the \
+                 fingerprint must be {key}"
+            );
+        }
+        let Some(wait) = patience.wait(delay, now()) else { return Err(error) };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// When a refusal is none for good: the host waits for an operator, or for its turn.
+fn delay_of(problem: &Problem) -> Option<JoinDelay> {
+    let passes = problem.code == Code::JoinPending.as_str() || matches!(problem.status, 429 | 503);
+    let told = |secs| JoinDelay::Told(Duration::from_secs(secs));
+    passes.then(|| problem.retry_after_secs.map_or(JoinDelay::Unknown, told))
+}
+
+async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<EnrollAnswer, JoinError> {
+    let tls = net::tls::client_pinned(terms.ca, terms.tls_termination)
         .map_err(|error| JoinError::Request(error.to_string()))?;
     let mut last = JoinError::NoServer;
-    for url in &servers {
+    for url in &terms.servers {
         let mut client = match Client::dial(url, tls.clone()).await {
             Ok(client) => client,
             Err(error) => {
@@ -175,22 +328,23 @@ async fn enroll(
             Err(error) => last = error.into(),
             Ok(response) => match refusal(&response) {
                 Some(problem) => return Err(JoinError::Refused(Box::new(problem))),
-                None => return Ok((body::decode(&unpack(response, MAX_ANSWER)?)?, servers)),
+                None => return Ok(body::decode(&unpack(response, MAX_ANSWER)?)?),
             },
         }
     }
     Err(last)
 }
 
-/// The server was verified by the token's CA digest; what it says must fit the rest.
-fn check(claims: &Claims, answer: &EnrollAnswer, key: &PublicKey) -> Result<(), JoinError> {
-    if answer.trust.digest().ok() != Some(claims.trust) || answer.trust.fleet != claims.fleet {
+/// The server was verified by its CA's digest; what it says must fit the rest.
+fn check(terms: &JoinTerms, answer: &EnrollAnswer, key: &PublicKey) -> Result<(), JoinError> {
+    let is_pinned = terms.trust.is_none_or(|trust| answer.trust.digest().ok() == Some(trust));
+    if !is_pinned || terms.fleet.as_ref().is_some_and(|fleet| answer.trust.fleet != *fleet) {
         return Err(JoinError::NotAsPromised("another trust document"));
     }
     if answer.node_id != key.node_id() {
         return Err(JoinError::NotAsPromised("an id that is not this key's"));
     }
-    if net::tls::digest(&answer.ca_pem).ok() != Some(claims.ca) {
+    if net::tls::digest(&answer.ca_pem).ok() != Some(terms.ca) {
         return Err(JoinError::NotAsPromised("another CA"));
     }
     match is_of_key(&answer.cert_pem, key) {

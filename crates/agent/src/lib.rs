@@ -21,6 +21,7 @@
 //! fleet repos here.
 
 pub mod bundle;
+mod capabilities;
 mod changes;
 pub mod clock;
 pub mod contact;
@@ -44,6 +45,7 @@ pub mod machine;
 pub mod membership;
 pub mod outcomes;
 mod packed;
+pub mod prepare;
 mod rejoin;
 pub mod release;
 pub mod render;

@@ -8,6 +8,7 @@
 //! last-run.json    what the last run came to
 //! run.json         the run that is under way, or was cut off
 //! contact.json     the last contact with the control plane
+//! instance.json    the start of the agent that has it now, and the one before (IDN-10)
 //! pending.json     notifications and verifies still owed
 //! pause.json       why and since when the host is paused; null when it is not
 //! reboot.json      the last reboot that was ordered
@@ -25,6 +26,7 @@
 
 mod blobs;
 mod facts;
+mod instance;
 mod ledger;
 mod lost;
 mod reboot;

@@ -405,6 +405,18 @@ impl StatusText<'_> {
         if let Some(left_out) = &contact.left_out {
             writeln!(f, "LEFT OUT       {}", one_line(left_out))?;
         }
+        if contact.identity_copied {
+            writeln!(
+                f,
+                "COPIED         another host holds this node's key: no releases, actions or objects come"
+            )?;
+            writeln!(
+                f,
+                "               next: on the copy `muster-agent prepare-image`; then an operator decides: \
+                `muster node approve {} --copy-resolved`",
+                self.view.hostname
+            )?;
+        }
         let Some(problem) = &contact.problem else {
             return writeln!(f, "last contact   {answered}");
         };

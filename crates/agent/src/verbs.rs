@@ -1,5 +1,6 @@
 //! The agent's verbs, as people type them.
 
+mod join;
 mod local;
 
 use std::io::Read;
@@ -15,14 +16,14 @@ use trust::token::KeySource;
 use crate::daemon::DaemonEnd;
 use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
 use crate::invocation::{command, start_daemon};
-use crate::join::{self, JoinError, JoinRequest};
+use crate::join::JoinError;
 use crate::local::client::{LocalClient, LocalClientError};
 use crate::local::messages::{FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
 use crate::state::{StateDir, StateError};
-use crate::{daemon, identity, invocation, service};
+use crate::{daemon, identity, invocation, prepare, service};
 
 pub use local::run_once;
 
@@ -160,20 +161,9 @@ Example:
 
 #[derive(Debug, Subcommand)]
 enum AgentVerb {
-    /// Enroll this host with a token
-    #[command(after_help = "The token is taken from --token, else --token-file (deleted after \
-success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/muster-token")]
-    Join {
-        /// The token, as `muster token mint` printed it
-        #[arg(long)]
-        token: Option<String>,
-        /// A file with the token
-        #[arg(long, value_name = "FILE")]
-        token_file: Option<PathBuf>,
-        /// The hostname to enroll as [default: the token's]
-        #[arg(long)]
-        hostname: Option<String>,
-    },
+    /// Enroll this host with a token, or ask to be let in
+    #[command(after_help = join::JOIN_AFTER)]
+    Join(join::JoinArgs),
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
     #[command(after_help = DAEMON_AFTER)]
     Daemon,
@@ -254,6 +244,13 @@ nginx\n  muster-agent plan --json | jq .counts")]
         /// Of the ECDSA SSH host key
         #[arg(long, conflicts_with = "ssh_host_key")]
         ssh_host_ecdsa_key: bool,
+    },
+    /// Clear this host's identity and state, so that its disk can be cloned as a template
+    #[command(after_help = join::PREPARE_AFTER)]
+    PrepareImage {
+        /// Do it: what is removed cannot be brought back
+        #[arg(long)]
+        yes: bool,
     },
     /// Try a custom executor out
     Executor {
@@ -346,9 +343,8 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     let options = cli.options.absolute()?;
     invocation::remember(&options);
     match cli.verb {
-        AgentVerb::Join { token, token_file, hostname } => {
-            joined(&options, token, token_file, hostname, cli.json)
-        }
+        AgentVerb::Join(args) => join::joined(&options, args, cli.json),
+        AgentVerb::PrepareImage { yes } => join::prepared(&options, yes, cli.json),
         AgentVerb::Daemon => {
             let machine = Machine::open(&options).map_err(|error| second_daemon(&options, error))?;
             match daemon::run(machine)? {
@@ -386,48 +382,6 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     }
 }
 
-fn joined(
-    options: &MachineOptions,
-    token: Option<String>,
-    token_file: Option<PathBuf>,
-    hostname: Option<String>,
-    json: bool,
-) -> Result<ExitCode, VerbFailure> {
-    // ENR-6: flag, file, environment, in this order.
-    let (token, token_file) = match (token, token_file) {
-        (Some(token), _) => (token, None),
-        (None, Some(path)) => match std::fs::read_to_string(&path) {
-            Ok(token) => (token, Some(path)),
-            Err(error) => return Err(format!("the token's file {}: {error}", path.display()).into()),
-        },
-        (None, None) => (std::env::var("MUSTER_TOKEN").map_err(|_| NoToken)?, None),
-    };
-    let (root, allow_exec) = (options.root.clone(), options.allow_exec);
-    let asked = JoinRequest { token, token_file, hostname, root, allow_exec };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let membership = runtime.block_on(join::join(asked, &options.state_dir()))?;
-    let view = serde_json::json!({
-        "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
-    });
-    let next = match (nudged(options), service::runs(options)) {
-        (true, _) => format!("the daemon that runs here takes it up now: {}", command("status")),
-        (false, true) => format!("{} runs it from now on: {}", service::SERVICE, command("status")),
-        (false, false) => format!("next: {}", command("daemon")),
-    };
-    let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
-    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Lets a daemon that runs here already check in at once; whether there is one.
-fn nudged(options: &MachineOptions) -> bool {
-    use rustix::process::{Pid, Signal, kill_process};
-    let status = LocalClient::find(options).and_then(|daemon| daemon.status());
-    let daemon = status.ok().and_then(|status| status.daemon);
-    let pid = daemon.and_then(|daemon| Pid::from_raw(i32::try_from(daemon.pid).ok()?));
-    pid.is_some_and(|pid| kill_process(pid, Signal::HUP).is_ok())
-}
-
 /// A daemon where one runs already.
 #[derive(Debug, thiserror::Error)]
 #[error("a daemon runs here already{}", pid.map(|pid| format!(", as process {pid}")).unwrap_or_default())]
@@ -453,10 +407,6 @@ fn locked(error: &OpenMachineError) -> Option<Option<u32>> {
         _ => None,
     }
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("no token: give --token, --token-file or MUSTER_TOKEN")]
-struct NoToken;
 
 fn fingerprint(options: &MachineOptions, source: KeySource) -> Result<ExitCode, VerbFailure> {
     let state = options.state_dir();
@@ -523,6 +473,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     if let Some(JoinError::Token(_)) = error.downcast_ref() {
         return Some("mint a token with `muster token mint HOSTNAME` and copy it whole".to_owned());
+    }
+    if let Some(error) = error.downcast_ref::<prepare::PrepareImageError>() {
+        return error.hint();
     }
     if let Some(JoinError::Joined { state, .. }) = error.downcast_ref() {
         return Some(format!("to join another fleet, move {} away first", state.display()));

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use agent::join::{JoinError, JoinRequest, join};
+use agent::join::{JoinBy, JoinError, JoinRequest, join};
 use model::replication::{Mode, TransportPolicy};
 use net::client::ClientError;
 use test_support::agent_pair::{NODE, Pair, item, says};
@@ -56,11 +56,11 @@ async fn who_ends_tls_is_whom_the_token_names() {
             ..fleet.claims(NODE)
         };
         let asked = JoinRequest {
-            token: token::mint(&claims, &fleet.root_key()).unwrap(),
-            token_file: None,
+            by: JoinBy::Token { token: token::mint(&claims, &fleet.root_key()).unwrap(), file: None },
             hostname: None,
             root: Some("/nowhere".into()),
             allow_exec: false,
+            patience: Duration::ZERO,
         };
         let error = join(asked, &temp.path().join("state")).await.unwrap_err();
         let JoinError::Reach(ClientError::Handshake { source, .. }) = &error else { panic!("{error:?}") };

@@ -39,6 +39,7 @@ mod objects_and_work_come_over_each_transport;
 mod only_root_acts_over_the_socket;
 mod operations_reach_autonomous_objects;
 mod own_objects_survive_a_new_incarnation;
+mod prepare_image_clears_identity;
 mod pushed_frames_are_bounded;
 mod restarts_when_nothing_runs;
 mod rooted_hosts_confine_commands;

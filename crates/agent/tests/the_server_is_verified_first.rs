@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::join::{JoinError, JoinRequest, join};
+use agent::join::{JoinBy, JoinError, JoinRequest, join};
 use http::StatusCode;
 use model::Digest;
 use net::client::ClientError;
@@ -110,11 +110,11 @@ impl Host {
         let file = self.dir.path().join("token");
         let token = std::fs::read_to_string(&file).unwrap();
         let asked = JoinRequest {
-            token,
-            token_file: Some(file),
+            by: JoinBy::Token { token, file: Some(file) },
             hostname: None,
             root: Some("/nowhere".into()),
             allow_exec: false,
+            patience: Duration::ZERO,
         };
         join(asked, &self.state()).await
     }

@@ -103,7 +103,7 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
             cert_not_before: now(),
             cert_not_after: Some(now().plus(net::issue::NODE_LIFE)),
             cert_serial: format!("{number:032x}"),
-            key_confirmed: true,
+            key_confirmation: model::KeyConfirmation::Token,
             declared: serde_json::json!({}),
         };
         let token = TokenUse {

@@ -85,6 +85,8 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         server_time: None,
         trust_links: Vec::new(),
         renew_certificate: false,
+        want_capabilities: false,
+        identity_copied: false,
     };
     *response.body_mut() = Full::new(serde_json::to_vec(&answer).unwrap_or_default().into());
     response

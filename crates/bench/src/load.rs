@@ -82,6 +82,8 @@ impl Caller {
             trust: None,
             renewal_failure: None,
             unadopted: None,
+            instance: None,
+            capabilities: None,
         };
         let first = Some(body::encode(&message)?.into());
         // What the control plane has does not travel again: a kept check-in is this one.

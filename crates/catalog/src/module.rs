@@ -303,6 +303,8 @@ pub struct Declared {
     /// The named groups that it is in, sorted: what selectors call `@group`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub groups: BTreeSet<String>,
+    /// The fingerprint of its key, which alone may enroll under its name (CFG-8).
+    pub key: Option<String>,
 }
 
 fn is_false(value: &bool) -> bool {

@@ -134,12 +134,20 @@ impl MintFiles {
         let missing =
             |what, path: &Path| CredentialsError::Missing { what, path: path.to_owned(), hint: MINT_HINT };
         let key = key.ok_or_else(|| missing("is no root key", &self.root_key))?;
-        if !self.enroll.exists() {
-            return Err(missing("is no enrollment information", &self.enroll));
-        }
-        let info = posture::read_json(&self.enroll).map_err(CredentialsError::Read)?;
-        Ok((key, info))
+        Ok((key, enroll_info(&self.enroll)?))
     }
+}
+
+/// Reads what tokens say of the fleet.
+///
+/// # Errors
+/// When it is not there, or cannot be read.
+pub fn enroll_info(path: &Path) -> Result<EnrollInfo, CredentialsError> {
+    if !path.exists() {
+        let what = "is no enrollment information";
+        return Err(CredentialsError::Missing { what, path: path.to_owned(), hint: MINT_HINT });
+    }
+    posture::read_json(path).map_err(CredentialsError::Read)
 }
 
 /// Says when a file with a private key is open to others.

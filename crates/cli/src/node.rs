@@ -1,6 +1,7 @@
-//! `muster node`: list, show, traits, remove, revoke, replace, run, facts.
+//! `muster node`: list, show, approve, deny, traits, remove, revoke, replace, run, facts.
 
 mod failed_joins;
+mod joins;
 mod replace;
 mod revoke;
 pub mod run;
@@ -17,12 +18,13 @@ use model::log::FactBody;
 use model::status::Drift;
 use model::text::same_cause;
 use model::time::when;
-use model::{CertificateState, Contention, Timestamp};
+use model::{CertificateState, Contention, KeyConfirmation, Timestamp};
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
 use server::api::{self, History, NodeView};
 use store::FactRecord;
 
+use self::joins::JoinChoice;
 use self::replace::ReplaceArgs;
 use self::revoke::RevokeArgs;
 use crate::clock::{ago, now, short};
@@ -53,7 +55,10 @@ Examples:
   muster node remove web-1.example.com
   muster node revoke web-1.example.com --repo fleet --why 'stolen from the rack'
   muster node replace web-1.example.com           a token for the host that was reinstalled
-  muster node list --failed-joins";
+  muster node list --failed-joins
+  muster node list --pending          hosts that ask to join, with their keys
+  muster node approve web-2.example.com
+  muster node deny SHA256:...";
 
 /// Arguments of `muster node`.
 #[derive(Args, Debug)]
@@ -73,8 +78,33 @@ enum NodeVerb {
         #[arg(conflicts_with = "failed_joins")]
         pattern: Option<String>,
         /// Instead: hosts that could not join, and why, by their own word
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = ["pattern", "pending"])]
         failed_joins: bool,
+        /// Hosts that ask to join instead, and those that were denied
+        #[arg(long, conflicts_with = "pattern")]
+        pending: bool,
+    },
+    /// Let a host in that asks to join
+    Approve {
+        /// Hostname, id or fingerprint
+        name: String,
+        /// Instead: two hosts held this node's key, and one alone does from now on
+        #[arg(long)]
+        copy_resolved: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Refuse a host that asks to join, until it is forgotten
+    Deny {
+        /// Hostname, id or fingerprint
+        name: String,
+        /// Instead: forget its key, which may ask anew then
+        #[arg(long)]
+        forget: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Write what nodes observe of themselves into a directory, for `check --traits` and `render --traits`
     Traits {
@@ -150,7 +180,18 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
             return traits::keep(&operator, pattern.as_deref(), out, screen).await;
         }
         NodeVerb::List { failed_joins: true, .. } => return failed_joins::list(&operator, screen).await,
-        NodeVerb::List { pattern, failed_joins: false } => {
+        NodeVerb::List { pending: true, .. } => return joins::list(&operator, screen).await,
+        NodeVerb::Approve { name, copy_resolved: true, yes } => {
+            return joins::resolve_copy(&operator, name, *yes, screen).await;
+        }
+        NodeVerb::Approve { name, copy_resolved: false, yes } => {
+            return joins::decide(&operator, name, JoinChoice::Approve, *yes, screen).await;
+        }
+        NodeVerb::Deny { name, forget, yes } => {
+            let choice = if *forget { JoinChoice::Forget } else { JoinChoice::Deny };
+            return joins::decide(&operator, name, choice, *yes, screen).await;
+        }
+        NodeVerb::List { pattern, .. } => {
             let mut listing = PagedTable::new(screen, &COLUMNS);
             let mut pages = operator.pages(&api::NODES, pattern.as_deref());
             while let Some(page) = pages.next().await? {
@@ -246,6 +287,7 @@ type Rows = Vec<(&'static str, String)>;
 fn show(whole: &NodeReport, screen: Screen) -> String {
     let (node, now) = (&whole.node, now());
     let mut rows = how_it_is(node, now, screen);
+    rows.extend(what_its_agent_is(node, now, screen));
     rows.extend(what_it_holds(node, now, screen));
     rows.extend(how_it_ran(node, now));
     rows.extend(what_waits_for_it(whole, screen));
@@ -278,6 +320,38 @@ fn how_it_is(node: &NodeView, now: Timestamp, screen: Screen) -> Rows {
         status.release
     );
     rows.push(("axes", axes.to_lowercase()));
+    rows
+}
+
+/// By whose word its key is the host's, and what its agent says that it is.
+fn what_its_agent_is(node: &NodeView, now: Timestamp, screen: Screen) -> Rows {
+    let mut rows = Rows::new();
+    if let Some(confirmation) = node.key_confirmation {
+        let text = match confirmation {
+            KeyConfirmation::None => "nobody's word: the token named no key; it gets no secrets",
+            KeyConfirmation::Operator => "an operator's approval; it gets no secrets",
+            KeyConfirmation::Token => "a signed token",
+            KeyConfirmation::Declared => "the fleet repo",
+        };
+        rows.push(("key by", text.to_owned()));
+    }
+    if let Some(since) = node.copied_since {
+        let text = format!("two hosts hold its key, noticed {}", when(since, now));
+        rows.push(("copied", screen.mark(Mark::Bad, &text)));
+    }
+    if !node.join_labels.is_empty() {
+        let labels: Vec<String> =
+            node.join_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        rows.push(("joined as", labels.join(", ")));
+    }
+    if let Some(agent) = &node.capabilities {
+        let checksum = agent.checksum.map(|digest| format!(", sha256 {digest}")).unwrap_or_default();
+        rows.push(("agent", format!("{}{checksum}", agent.version)));
+        if !agent.builtins.is_empty() {
+            rows.push(("can", agent.builtins.join(", ")));
+        }
+        rows.extend(agent.hooks.iter().map(|(path, digest)| ("hook", format!("{path} sha256 {digest}"))));
+    }
     rows
 }
 

@@ -1,5 +1,7 @@
-//! `muster token mint`: the token with which a host joins. Offline (ENR-1); with a fleet repo at hand it is declared
-//! there (ENR-3).
+//! `muster token`: the token with which a host joins, or a group of hosts; and how one asks to join without. Offline
+//! (ENR-1, ENR-9); with a fleet repo at hand a token is declared there (ENR-3).
+
+pub mod group;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,10 +14,12 @@ use net::ServerUrl;
 use serde::Serialize;
 use server::EnrollInfo;
 use server::api::{self, EntryName};
-use server::posture::{self, FoundError, OPERATOR};
+use server::posture::{self, ENROLL, FoundError, OPERATOR};
 use trust::SigningKey;
+use trust::group_token::{self, GroupAdmission, GroupTermsError};
 use trust::token::{self, Claims, KeySource, TlsTermination, TokenError};
 
+use self::group::GroupMintRequest;
 use crate::clock::now;
 use crate::connect::Connect;
 use crate::credentials::{self, MintFiles};
@@ -31,7 +35,9 @@ const ASK_LIMIT: Duration = Duration::from_secs(3);
 const AFTER: &str = "\
 Only the token goes to standard output. It enrolls one host once. Without --fingerprint any
 key may use it, so it lives for one hour at most; with one, for 30 days. With --proxy it
-must name the key: the proxy reads it, and could else enroll a key of its own. Where the
+must name the key: the proxy reads it, and could else enroll a key of its own. With --group
+it is for so many hosts of a pattern, who wait for `muster node approve`; with --admit they do
+not wait, and whoever has the token may join as one of them. Where the
 control plane can be asked, a host that no published entry matches is named as a warning.
 A fleet that published an allowlist lets in only tokens that tokens.yaml of its repo declares:
 --repo appends the token there, and the next publish lets it count.
@@ -42,6 +48,8 @@ Examples:
   muster token mint web-1.example.com --repo fleet && muster publish --repo fleet
   ssh web-1 muster-agent join --token \"$(muster token mint web-1.example.com)\"
   muster token mint web-1.example.com --root-key /media/key/root.key --enroll enroll.json
+  muster token mint --group 'web-*.example.com' --uses 20 --valid 7d --label pool=web
+  muster token address      the command of a host that joins without a token
   muster token mint web-1.example.com --proxy https://control.example.com:443 \\
     --fingerprint \"$(ssh web-1 muster-agent fingerprint)\"";
 
@@ -57,12 +65,37 @@ pub struct TokenArgs {
 enum TokenVerb {
     /// Mint a token; works offline
     Mint(MintArgs),
+    /// Print the command with which a host asks to join without a token; works offline
+    Address(AddressArgs),
+}
+
+#[derive(Args, Debug)]
+struct AddressArgs {
+    /// The control plane's directory [default: ./muster-data, else /var/lib/muster-server]
+    #[arg(long, value_name = "DIR", conflicts_with = "enroll")]
+    data: Option<PathBuf>,
+    /// The control plane's enroll.json
+    #[arg(long, value_name = "FILE")]
+    enroll: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 struct MintArgs {
     /// The host that may join
-    hostname: String,
+    #[arg(required_unless_present = "group", conflicts_with = "group")]
+    hostname: Option<String>,
+    /// Instead of one host: those whose names match this pattern, as nodes.yaml writes it
+    #[arg(long, value_name = "PATTERN", requires = "uses", conflicts_with_all = ["fingerprint", "proxies", "replaces"])]
+    group: Option<String>,
+    /// With --group: for so many hosts
+    #[arg(long, value_name = "N", requires = "group")]
+    uses: Option<u32>,
+    /// With --group: a label that is kept with each of them; may be given more than once
+    #[arg(long = "label", value_name = "NAME=VALUE", requires = "group")]
+    labels: Vec<String>,
+    /// With --group: they join at once, without `muster node approve`
+    #[arg(long, requires = "group")]
+    admit: bool,
     #[command(flatten)]
     options: MintOptions,
     /// The node that the host was before, by its id: it is removed as the host joins (`muster node replace`
@@ -119,6 +152,9 @@ pub enum MintError {
     /// The control plane has no name by which hosts could reach it.
     #[error("the control plane knows no name by which hosts reach it")]
     NoServer,
+    /// A group token says for how many hosts it is.
+    #[error("the group token is for no number of hosts")]
+    Group,
     /// The claims break a rule.
     #[error("such a token would not be accepted")]
     Mint(#[source] TokenError),
@@ -140,6 +176,10 @@ impl UserError for MintError {
                 "name the key with --fingerprint: `muster-agent fingerprint` prints it on that host"
                     .to_owned()
             }
+            MintError::Mint(TokenError::Group(GroupTermsError::Label(_))) => {
+                "write it as in --label pool=web".to_owned()
+            }
+            MintError::Group => "say for how many hosts: --uses N".to_owned(),
             MintError::NoServer => "start it with --name NAME".to_owned(),
             _ => return None,
         })
@@ -169,27 +209,36 @@ impl MintOptions {
     /// # Errors
     /// When the validity cannot be read.
     fn request(&self, hostname: Hostname, replaces: Option<NodeId>) -> Result<MintRequest, MintError> {
-        let secs = catalog::duration::parse(&self.valid).map_err(MintError::Valid)?;
         Ok(MintRequest {
             hostname,
             fingerprint: self.fingerprint.clone(),
-            valid: Duration::from_secs(secs.into()),
-            key: match (self.ssh_host_key, self.ssh_host_ecdsa_key) {
-                (true, _) => KeySource::SshHost,
-                (_, true) => KeySource::SshHostEcdsa,
-                _ => KeySource::Own,
-            },
+            valid: self.validity()?,
+            key: self.key(),
             proxies: self.proxies.clone(),
             replaces,
         })
+    }
+
+    fn validity(&self) -> Result<Duration, MintError> {
+        let secs = catalog::duration::parse(&self.valid).map_err(MintError::Valid)?;
+        Ok(Duration::from_secs(secs.into()))
+    }
+
+    fn key(&self) -> KeySource {
+        match (self.ssh_host_key, self.ssh_host_ecdsa_key) {
+            (true, _) => KeySource::SshHost,
+            (_, true) => KeySource::SshHostEcdsa,
+            _ => KeySource::Own,
+        }
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct TokenView {
+struct TokenView<T: Serialize> {
     token: String,
-    hostname: Hostname,
+    #[serde(flatten)]
+    whom: T,
     expires_at: Timestamp,
     nonce: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,12 +253,27 @@ struct TokenView {
 /// # Errors
 /// When a key or file is missing, or the token would break a rule.
 pub async fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
-    let TokenVerb::Mint(args) = &args.what;
+    let args = match &args.what {
+        TokenVerb::Mint(args) => args,
+        TokenVerb::Address(args) => return address(args, screen),
+    };
     let files = match (&args.root_key, &args.enroll) {
         (Some(root_key), Some(enroll)) => MintFiles { root_key: root_key.clone(), enroll: enroll.clone() },
         _ => MintFiles::of_dir(&args.data.clone().unwrap_or_else(credentials::data_dir)),
     };
-    let hostname: Hostname = args.hostname.parse().map_err(MintError::Hostname)?;
+    if let Some(pattern) = &args.group {
+        let request = GroupMintRequest {
+            pattern: pattern.clone(),
+            uses: args.uses.ok_or(MintError::Group)?,
+            admission: if args.admit { GroupAdmission::ByToken } else { GroupAdmission::ByOperator },
+            labels: args.labels.clone(),
+            valid: args.options.validity()?,
+            key: args.options.key(),
+        };
+        return minted_group(&request, args.options.repo.as_deref(), &files, screen);
+    }
+    let hostname = args.hostname.as_deref().unwrap_or_default();
+    let hostname: Hostname = hostname.parse().map_err(MintError::Hostname)?;
     let info = minted(&hostname, args.replaces.clone(), &args.options, &files, screen)?;
     let connect = Connect { operator: args.data.as_ref().map(|dir| dir.join(OPERATOR)) };
     let asked = published_entry(&hostname, &connect, &info);
@@ -240,34 +304,29 @@ pub(crate) fn minted(
     let (request, now) = (options.request(hostname.clone(), replaces)?, now());
     let token = mint(&request, &info, &root, now)?;
     let claims = token::peek(&token).map_err(MintError::Mint)?;
-    let declared = match &options.repo {
-        None => None,
-        Some(repo) => Some(declare::token(
-            repo,
-            &NewToken {
-                nonce: &claims.nonce,
-                hostname: &claims.hostname,
-                expires_at: claims.expires_at,
-                replaces: claims.replaces.as_ref(),
-            },
-        )?),
+    let new = NewToken {
+        nonce: &claims.nonce,
+        hostname: Some(&claims.hostname),
+        expires_at: claims.expires_at,
+        replaces: claims.replaces.as_ref(),
     };
-    let Claims { hostname, expires_at, nonce, replaces, .. } = claims;
-    let view = TokenView { token, hostname, expires_at, nonce, replaces, declared };
+    let declared = options.repo.as_deref().map(|repo| declare::token(repo, &new)).transpose()?;
+    let whom = serde_json::json!({ "hostname": claims.hostname });
+    let Claims { expires_at, nonce, replaces, .. } = claims.clone();
+    let view = TokenView { token, whom, expires_at, nonce, replaces, declared };
     screen.result(&view, || format!("{}\n", view.token))?;
     if !screen.is_json() {
-        tell(&view, options.repo.as_deref());
+        aside(&format!("for {hostname}, until {expires_at}; on that host, as root:"));
+        aside("  muster-agent join --token TOKEN");
+        aside("(where the package's service does not run it, then: muster-agent daemon)");
+        tell_declared(&new, options.repo.as_deref(), view.declared.as_deref());
     }
     Ok(info)
 }
 
-/// What to do with a token, for people.
-fn tell(view: &TokenView, repo: Option<&Path>) {
-    let TokenView { hostname, expires_at, nonce, .. } = view;
-    aside(&format!("for {hostname}, until {expires_at}; on that host, as root:"));
-    aside("  muster-agent join --token TOKEN");
-    aside("(where the package's service does not run it, then: muster-agent daemon)");
-    match (repo, &view.declared) {
+/// Where a token is declared, or how to declare it, for people.
+fn tell_declared(token: &NewToken<'_>, repo: Option<&Path>, declared: Option<&Path>) {
+    match (repo, declared) {
         (Some(repo), Some(file)) => {
             let repo = model::text::shell_word(&repo.display().to_string()).into_owned();
             let publish = muster("publish");
@@ -275,9 +334,58 @@ fn tell(view: &TokenView, repo: Option<&Path>) {
         }
         _ => aside(&format!(
             "(where the fleet has an allowlist, first declare it in tokens.yaml and publish: {})",
-            declare::token_entry(nonce, hostname, *expires_at)
+            declare::token_entry(token)
         )),
     }
+}
+
+fn minted_group(
+    request: &GroupMintRequest,
+    repo: Option<&Path>,
+    files: &MintFiles,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let (root, info) = files.read()?;
+    let token = group::mint(request, &info, &root, now())?;
+    let claims = group_token::peek(&token).map_err(MintError::Mint)?;
+    let new =
+        NewToken { nonce: &claims.nonce, hostname: None, expires_at: claims.expires_at, replaces: None };
+    let declared = repo.map(|repo| declare::token(repo, &new)).transpose()?;
+    let GroupMintRequest { pattern, uses, admission, .. } = request;
+    let whom = serde_json::json!({ "group": pattern, "uses": uses, "admission": admission });
+    let (expires_at, nonce) = (claims.expires_at, claims.nonce.clone());
+    let view = TokenView { token, whom, expires_at, nonce, replaces: None, declared };
+    screen.result(&view, || format!("{}\n", view.token))?;
+    if !screen.is_json() {
+        aside(&format!("for {uses} hosts of {pattern}, until {expires_at}; on each of them, as root:"));
+        aside("  muster-agent join --token TOKEN");
+        match admission {
+            GroupAdmission::ByOperator => aside(&format!("they wait: {}", muster("node list --pending"))),
+            GroupAdmission::ByToken => {
+                aside("whoever has the token may join as one of them: keep it as a secret")
+            }
+        }
+        tell_declared(&new, repo, view.declared.as_deref());
+    }
+    Ok(Exit::Ok)
+}
+
+/// Prints the command with which a host asks to join by its key alone.
+fn address(args: &AddressArgs, screen: Screen) -> Result<Exit, Failure> {
+    let dir = args.data.clone().unwrap_or_else(credentials::data_dir);
+    let info = credentials::enroll_info(&args.enroll.clone().unwrap_or_else(|| dir.join(ENROLL)))?;
+    let EnrollInfo { servers, ca, trust, .. } = &info;
+    let server = servers.first().ok_or(MintError::NoServer)?;
+    let command = format!("muster-agent join {server} --ca-fingerprint {ca} --trust-digest {trust}");
+    let view = serde_json::json!({ "server": server, "ca": ca, "trust": trust, "command": command });
+    screen.result(&view, || format!("{command}\n"))?;
+    if !screen.is_json() {
+        aside(&format!(
+            "it waits for approval, unless nodes.yaml declares its key: {}",
+            muster("node list --pending")
+        ));
+    }
+    Ok(Exit::Ok)
 }
 
 /// What is published for a host.

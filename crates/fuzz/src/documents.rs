@@ -58,6 +58,8 @@ pub(crate) fn token(data: &[u8]) {
     let verified = token::verify(text, &slots(), "web-1", &key, now);
     // What is believed can be read.
     assert!(verified.is_err() || token::peek(text).is_ok());
+    let verified = trust::group_token::verify(text, &slots(), "web-1", now);
+    assert!(verified.is_err() || trust::group_token::peek(text).is_ok());
 }
 
 pub(crate) fn header(data: &[u8]) {
@@ -103,6 +105,10 @@ pub(crate) fn key_file(data: &[u8]) {
 
 pub(crate) fn ssh_key(data: &[u8]) {
     let _ = identity::read_ssh_key(data);
+    // Whatever is declared as a key is compared by a fingerprint of the one form.
+    if let Ok(fingerprint) = trust::declared_key::fingerprint(text(data)) {
+        assert_eq!(trust::declared_key::fingerprint(&fingerprint).as_deref(), Ok(fingerprint.as_str()));
+    }
 }
 
 pub(crate) fn audit(data: &[u8]) {

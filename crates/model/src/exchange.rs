@@ -10,7 +10,7 @@ use crate::log::{Cursor, Fact};
 use crate::selection::{Proof, SelectionEntry};
 use crate::tags::TaggedRun;
 use crate::unadopted::UnadoptedRelease;
-use crate::{Digest, Incarnation, SetDelta, Timestamp, UnmadeRun};
+use crate::{AgentCapabilities, AgentInstance, Digest, Incarnation, SetDelta, Timestamp, UnmadeRun};
 
 /// Carries out requests for runs by tag: [`Answer::tagged_run`].
 pub const TAGGED_RUNS: &str = "tagged-runs";
@@ -73,6 +73,13 @@ pub struct CheckIn {
     /// Why the release that was offered is not adopted; absent unless fetching or keeping it failed (LIF-10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unadopted: Option<UnadoptedRelease>,
+    /// Which start of the agent speaks (IDN-10); absent from an earlier agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<AgentInstance>,
+    /// What the agent is and can do: in its first check-ins, until one is answered, and when
+    /// [`Answer::want_capabilities`] asks for it (ENR-5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Box<AgentCapabilities>>,
 }
 
 /// A trust document as held by a node.
@@ -296,6 +303,13 @@ pub struct Answer {
     /// The control plane wants the node to renew its certificate now, however long it counts (IDN-2).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renew_certificate: bool,
+    /// The control plane lacks what the agent is and can do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub want_capabilities: bool,
+    /// Two hosts hold this node's key. Neither gets releases, actions or objects until an operator decides; each goes
+    /// on converging on what it holds (IDN-10).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub identity_copied: bool,
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.

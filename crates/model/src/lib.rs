@@ -4,6 +4,7 @@
 //! its objects alone; nothing here reads a clock, a file or a source of randomness.
 
 pub mod canonical;
+pub mod capabilities;
 pub mod certificate;
 pub mod chunk;
 pub mod collect;
@@ -14,7 +15,9 @@ pub mod descent;
 pub mod digest;
 pub mod exchange;
 pub mod id;
+pub mod instance;
 pub mod invocation;
+pub mod join;
 pub mod lines;
 pub mod log;
 pub mod lookup;
@@ -39,12 +42,15 @@ pub mod unadopted;
 pub mod window;
 pub mod work;
 
+pub use capabilities::{AgentCapabilities, ReleaseVersion};
 pub use certificate::{CertificateState, CertificateValidity};
 pub use contention::{Contention, Culprit, CulpritFinding, UnknownCulprit};
 pub use delta::{Delta, Edit, Fields};
 pub use descent::{Descent, DescentError};
 pub use digest::Digest;
 pub use id::{Channel, FleetId, Hostname, Incarnation, NodeId};
+pub use instance::AgentInstance;
+pub use join::{JoinDecision, JoinState, KeyConfirmation, PendingJoin};
 pub use node_conditions::NodeConditions;
 pub use object::{Kind, ObjectKey, SectionKey, Stub};
 pub use path::{PathOwnership, PathState};

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use model::status::{
-    CertificateTrust, Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status, contact_of, drift_of,
-    result_of, streak_after,
+    CertificateTrust, Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status, contact_of,
+    drift_of, result_of, streak_after,
 };
 use model::{Digest, RunCounts, RunReport, Timestamp};
 

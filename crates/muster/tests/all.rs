@@ -13,6 +13,7 @@ mod end_to_end;
 mod exit_codes;
 mod explain_names_who_won;
 mod help_explains_every_code;
+mod hosts_join_by_approval;
 mod hosts_with_p256_keys_join;
 mod keys_of_before_are_told;
 mod logs_are_json_when_asked;

@@ -53,7 +53,10 @@ fn who_may_join_is_declared_and_who_may_not_is_seen() {
     minted(&server, &other, &[]);
     refused(&other, "token-not-listed");
     let failed = server.json(&["node", "list", "--failed-joins"]);
-    assert_eq!((failed[0]["hostname"].as_str(), failed[0]["code"].as_str()), (Some("web-2"), Some("token-not-listed")));
+    assert_eq!(
+        (failed[0]["hostname"].as_str(), failed[0]["code"].as_str()),
+        (Some("web-2"), Some("token-not-listed"))
+    );
     let shown = server.ok(&["node", "list", "--failed-joins"]);
     assert!(shown.contains("enrollment failed") && shown.contains("web-2"), "{shown}");
     minted(&server, &other, &["--repo", folder]);
@@ -89,7 +92,8 @@ fn a_revoked_host_is_cut_off_and_says_so() {
     let unasked = server.muster(&["node", "revoke", "web-1", "--repo", folder]);
     assert_eq!(unasked.status.code(), Some(5), "{}", text(&unasked.stderr));
     assert!(!repo.join("revocations.yaml").exists());
-    let revoked = server.ok(&["node", "revoke", "web-1", "--repo", folder, "--why", "it is: \"gone\"", "--yes"]);
+    let revoked =
+        server.ok(&["node", "revoke", "web-1", "--repo", folder, "--why", "it is: \"gone\"", "--yes"]);
     assert!(revoked.contains("web-1 is revoked from") && revoked.contains("1 node cut off"), "{revoked}");
     let declared = read(&repo.join("revocations.yaml"));
     assert!(declared.contains("- host: web-1\n") && declared.contains("not_before: \""), "{declared}");
@@ -123,12 +127,14 @@ fn a_revoked_host_is_cut_off_and_says_so() {
     // One that is declared nowhere may be revoked beforehand; check names it.
     server.ok(&["node", "revoke", "db-9", "--repo", folder, "--yes"]);
     let checked = server.ok(&["check", folder]);
-    assert!(checked.contains("warning: revocations.yaml:") && checked.contains("db-9 is revoked"), "{checked}");
+    assert!(
+        checked.contains("warning: revocations.yaml:") && checked.contains("db-9 is revoked"),
+        "{checked}"
+    );
     // A set of another key is refused, and nothing is changed.
     let key = temp.path().join("other.key");
     server.ok(&["key", "new", key.to_str().unwrap()]);
-    let of_another =
-        ["node", "revoke", "web-2", "--repo", folder, "--key", key.to_str().unwrap(), "--yes"];
+    let of_another = ["node", "revoke", "web-2", "--repo", folder, "--key", key.to_str().unwrap(), "--yes"];
     let output = server.muster(&of_another);
     assert!(text(&output.stderr).contains("list-signature"), "{}", text(&output.stderr));
     server.until_state("web-2", "converged");

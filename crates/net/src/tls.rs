@@ -299,8 +299,8 @@ impl ClientCertVerifier for ClientVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let verified = with_slack(now, |now| self.usual.verify_client_cert(end_entity, intermediates, now))?;
-        let is_revoked = !self.revoked.is_empty()
-            && identity::read(end_entity).is_ok_and(|peer| self.revoked.has(&peer));
+        let is_revoked =
+            !self.revoked.is_empty() && identity::read(end_entity).is_ok_and(|peer| self.revoked.has(&peer));
         if is_revoked { Err(CertificateError::Revoked.into()) } else { Ok(verified) }
     }
 

@@ -14,6 +14,7 @@ mod correction_backoff;
 pub mod freshness;
 pub mod healing;
 pub mod io;
+pub mod joining;
 mod left_out;
 pub mod reboot;
 mod renewal;

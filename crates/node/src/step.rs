@@ -413,6 +413,9 @@ impl Node {
             trust: self.chain.asks(),
             renewal_failure: self.renewal.failure().map(str::to_owned),
             unadopted: self.unadopted.clone(),
+            // The shell knows both.
+            instance: None,
+            capabilities: None,
         };
         self.requests.confirm(&mut check_in);
         check_in

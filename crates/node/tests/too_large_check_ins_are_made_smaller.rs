@@ -34,6 +34,8 @@ fn check_in(facts: Vec<Fact>) -> CheckIn {
         trust: None,
         renewal_failure: None,
         unadopted: None,
+        instance: None,
+        capabilities: None,
         traits: Some(traits),
         full: false,
         run_confirmed: None,

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use model::tags::TaggedRun;
-use model::{Contention, Digest, NodeConditions};
+use model::{Contention, Digest, NodeConditions, ReleaseVersion, Timestamp};
 
 use crate::node::ReportedRefusal;
 
@@ -24,6 +24,12 @@ pub struct Exceptions {
     pub refusal: Option<ReportedRefusal>,
     /// What something else on its host changes again and again, since the agent began (CNV-7).
     pub contended: Vec<Contention>,
+    /// Two hosts hold its key, noticed then; until an operator decides (IDN-10).
+    pub copied: Option<Timestamp>,
+    /// Starts of its agent whose place another branch of them took.
+    pub displaced: Vec<u64>,
+    /// Its agent is older than the fleet takes, and its check-ins are refused: the version that it has.
+    pub agent_too_old: Option<ReleaseVersion>,
 }
 
 static NONE: LazyLock<Exceptions> = LazyLock::new(Exceptions::default);

@@ -7,7 +7,7 @@ use lang::pattern::{Pattern, first_match};
 use model::exchange::Signed;
 use model::policy::RunTimes;
 use model::selection::{Selection, SelectionEntry};
-use model::{Channel, Digest, Hostname, Timestamp};
+use model::{Channel, Digest, Hostname, ReleaseVersion, Timestamp};
 use trust::{Freshness, Header};
 
 /// The release that one channel points to.
@@ -25,6 +25,8 @@ pub struct Head {
     pub signed_at: Timestamp,
     /// Seconds between contacts that its nodes are asked for.
     pub contact_secs: u64,
+    /// The oldest agent that its nodes' check-ins are taken from.
+    pub minimum_agent: Option<ReleaseVersion>,
     /// How often its nodes run.
     pub runs: Option<RunTimes>,
     /// Which set each node gets.

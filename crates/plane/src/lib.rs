@@ -3,6 +3,8 @@
 //! Pure. [`heads`] holds the releases that channels point to; [`node`] holds what is known
 //! of one node (an entry of the FleetIndex) and answers its check-in, [`status`] says how it fares; [`lists`] says which tokens may be used and which nodes are revoked; [`replay`] refuses
 //! requests seen before; [`absence`] keeps its own outages from counting as the silence of nodes; [`budget`] bounds what one node may send; [`work`] holds tasks,
+//! of one node (an entry of the FleetIndex) and answers its check-in, [`status`] says how it fares; [`replay`] refuses
+//! requests seen before; [`copies`] tells two holders of one key apart; [`joining`] judges hosts that ask to join; [`absence`] keeps its own outages from counting as the silence of nodes; [`budget`] bounds what one node may send; [`work`] holds tasks,
 //! queries and workflows. The shell loads them from the store, calls them under a lock, and
 //! makes durable what they say before it answers.
 //!
@@ -11,8 +13,10 @@
 
 pub mod absence;
 pub mod budget;
+pub mod copies;
 pub mod exceptions;
 pub mod heads;
+pub mod joining;
 pub mod lists;
 pub mod node;
 pub mod renewal;

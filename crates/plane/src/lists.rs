@@ -6,7 +6,7 @@ use model::exchange::Signed;
 use model::time::SLACK;
 use model::{Hostname, Timestamp};
 use trust::lists::{HeldList, Revocation, RevocationSet, SignedList, TokenAllowlist};
-use trust::{signed, token::Claims};
+use trust::signed;
 
 use crate::node::NodeState;
 
@@ -69,7 +69,9 @@ pub struct TokenRules {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenListRefusal {
     /// Whether it was used before is not known here.
-    #[error("the token was minted at {issued}, and this control plane's database knows of tokens from {known_from} on")]
+    #[error(
+        "the token was minted at {issued}, and this control plane's database knows of tokens from {known_from} on"
+    )]
     Outdated {
         /// When it was minted.
         issued: Timestamp,
@@ -106,32 +108,60 @@ pub enum TokenListRefusal {
     },
 }
 
+/// By what a host is let in, as the lists judge it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinCredential<'a> {
+    /// A token, of one host or of a group.
+    Token {
+        /// Its nonce.
+        nonce: &'a str,
+        /// When it was minted.
+        issued_at: Timestamp,
+    },
+    /// An operator's approval of the key.
+    Approval {
+        /// When it was given.
+        at: Timestamp,
+    },
+    /// A key that the fleet repo declares. Nobody knows since when, so that it counts for no host that is revoked.
+    DeclaredKey,
+}
+
 impl FleetLists {
-    /// Whether a token, which is good by itself, may be used now.
+    /// Whether what lets a host in, which is good by itself, counts now.
     ///
     /// # Errors
     /// [`TokenListRefusal`] says why not.
-    pub fn judge_token(
+    pub fn judge_join(
         &self,
-        claims: &Claims,
+        hostname: &Hostname,
+        credential: JoinCredential<'_>,
         rules: TokenRules,
         now: Timestamp,
     ) -> Result<(), TokenListRefusal> {
-        let (issued, known_from) = (claims.issued_at, rules.known_from);
-        if issued < known_from {
+        let known_from = rules.known_from;
+        if let JoinCredential::Token { issued_at: issued, .. } = credential
+            && issued < known_from
+        {
             return Err(TokenListRefusal::Outdated { issued, known_from });
         }
-        if let Some(revocation) = self.revocation(&claims.hostname, issued) {
-            let (hostname, not_before) = (claims.hostname.clone(), revocation.not_before);
+        let issued = match credential {
+            JoinCredential::Token { issued_at, .. } => issued_at,
+            JoinCredential::Approval { at } => at,
+            JoinCredential::DeclaredKey => Timestamp(i64::MIN),
+        };
+        if let Some(revocation) = self.revocation(hostname, issued) {
+            let (hostname, not_before) = (hostname.clone(), revocation.not_before);
             return Err(TokenListRefusal::Revoked { hostname, not_before });
         }
+        let JoinCredential::Token { nonce, .. } = credential else { return Ok(()) };
         let list = match (&self.allowlist, rules.allowlist) {
             (AllowlistState::NotPublished, AllowlistRule::OncePublished) => return Ok(()),
             (AllowlistState::NotPublished, AllowlistRule::Always) => return Err(TokenListRefusal::NoList),
             (AllowlistState::Rejected, _) => return Err(TokenListRefusal::ListRejected),
             (AllowlistState::Published(kept), _) => &kept.list,
         };
-        match list.tokens.get(&claims.nonce) {
+        match list.tokens.get(nonce) {
             None => Err(TokenListRefusal::NotListed { seq: list.seq }),
             Some(until) if now > until.plus(SLACK) => Err(TokenListRefusal::Ended { until: *until, now }),
             Some(_) => Ok(()),

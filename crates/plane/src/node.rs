@@ -12,8 +12,8 @@ use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
 use model::text::beginning;
 use model::{
-    CertificateValidity, Contention, Digest, Hostname, Incarnation, NodeConditions, NodeId, RunsHeard,
-    RunsSummary, Timestamp,
+    AgentCapabilities, AgentInstance, CertificateValidity, Contention, Digest, Hostname, Incarnation,
+    KeyConfirmation, NodeConditions, NodeId, ReleaseVersion, RunsHeard, RunsSummary, Timestamp,
 };
 use trust::PublicKey;
 use trust::chain::MAX_VERSION;
@@ -21,6 +21,7 @@ use trust::lists::Revocation;
 use trust::seen::SeenError;
 
 use crate::budget::ByteBudget;
+use crate::copies::{HolderNotice, InstanceLineage};
 use crate::exceptions::{Exceptions, KeptExceptions};
 use crate::heads::{Head, Heads};
 use crate::renewal::RenewalAllowance;
@@ -57,6 +58,11 @@ pub struct NodeState {
     pub invocation: Option<Box<AgentInvocation>>,
     /// By what it is revoked, if it is (IDN-6).
     pub revoked: Option<Box<Revocation>>,
+    /// What its key was confirmed by (ENR-9).
+    pub key_confirmation: KeyConfirmation,
+    /// The version of its agent; `None` while what the agent is and can do is not known (ENR-5).
+    pub agent_version: Option<ReleaseVersion>,
+    lineage: InstanceLineage,
     /// Its certificate was used, so that its token is spent for good (ENR-7).
     pub certificate_used: bool,
     /// Refuses replays.
@@ -139,6 +145,10 @@ pub struct Step {
     pub first_use: bool,
     /// It says something else than the one before of what is the matter with the node, or of its trust document.
     pub conditions_changed: bool,
+    /// What the agent is and can do, to store.
+    pub capabilities: Option<Box<AgentCapabilities>>,
+    /// Two hosts turn out to hold the node's key, at this time: to be made durable before the answer (IDN-10).
+    pub newly_copied: Option<Timestamp>,
     /// Nothing but the time differs; there is nothing to wait for on a long poll either.
     pub unchanged: bool,
 }
@@ -176,6 +186,9 @@ impl NodeState {
             renewals: RenewalAllowance::default(),
             invocation: None,
             revoked: None,
+            key_confirmation: KeyConfirmation::None,
+            agent_version: None,
+            lineage: InstanceLineage::default(),
             certificate_used: false,
             window: Window::default(),
             budget: ByteBudget::default(),
@@ -205,17 +218,32 @@ impl NodeState {
         let run_confirmed = self.confirm_run(request.run_confirmed);
         let tagged_run_confirmed = self.confirm_tagged_run(request.tagged_run_confirmed);
         let traits = self.take_traits(request.traits.take());
-        let conditions_changed = self.take_word(&mut request, now);
+        let instance = request.instance.take();
+        let newly_copied = instance.as_ref().and_then(|instance| self.hears(instance, now));
+        let capabilities = self.take_capabilities(request.capabilities.take());
+        // One of before would be asked in vain, in each answer.
+        let want_capabilities = instance.is_some() && self.agent_version.is_none();
+        let conditions_changed = self.take_word(&mut request, now) || newly_copied.is_some();
         let pointed = self.pointed(heads);
         self.promise_contact(pointed.as_ref());
-        let (offer, wanted) = self.offer_pointed(pointed.as_ref(), request.full);
+        // Of two holders of its key neither is told anything new.
+        let is_copied = self.exceptions().copied.is_some();
+        let offerable = pointed.as_ref().filter(|_| !is_copied);
+        let (offer, wanted) = self.offer_pointed(offerable, request.full);
         let beacon = match (&pointed, &offer, request.freshness) {
             (Some((head, _)), None, Some(held)) => self.newer_beacon(head, held),
             _ => None,
         };
         let unchanged =
             offer.is_none() && beacon.is_none() && !self.awaits_request() && request.facts.is_empty();
-        let answer = Answer { offer, beacon, unassigned: pointed.is_none(), ..self.answer(&request, heads) };
+        let unchanged = unchanged || is_copied && request.facts.is_empty();
+        let answer = Answer {
+            offer,
+            beacon,
+            unassigned: pointed.is_none(),
+            want_capabilities,
+            ..self.answer(&request, heads)
+        };
         let facts = request.facts;
         Step {
             answer,
@@ -226,8 +254,41 @@ impl NodeState {
             tagged_run_confirmed,
             first_use,
             conditions_changed,
+            capabilities,
+            newly_copied,
             unchanged,
         }
+    }
+
+    /// Takes in which start of which agent speaks; the time, where that shows that two hosts hold the node's key.
+    pub fn hears(&mut self, instance: &AgentInstance, now: Timestamp) -> Option<Timestamp> {
+        let lineage = &mut self.lineage;
+        let notice = self.exceptions.change(|it| lineage.heard(instance, &mut it.displaced));
+        if notice == HolderNotice::Two { self.is_copied(now) } else { None }
+    }
+
+    /// Two hosts hold the node's key; the time, where that was not known before.
+    pub fn is_copied(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let before = self.exceptions.change(|it| it.copied.replace(it.copied.unwrap_or(now)));
+        before.is_none().then_some(now)
+    }
+
+    /// An operator says that one host alone holds the node's key from now on.
+    pub fn copy_resolved(&mut self) {
+        self.lineage = InstanceLineage::default();
+        self.exceptions.change(|it| (it.copied, it.displaced) = (None, Vec::new()));
+    }
+
+    /// What the agent is and can do, where a check-in says so.
+    fn take_capabilities(&mut self, said: Option<Box<AgentCapabilities>>) -> Option<Box<AgentCapabilities>> {
+        let said = said?.bounded();
+        self.keep_agent_version(&said.version);
+        Some(Box::new(said))
+    }
+
+    /// Keeps the version of its agent; one that cannot be read is older than any.
+    pub fn keep_agent_version(&mut self, version: &str) {
+        self.agent_version = Some(ReleaseVersion::parse(version).unwrap_or_default());
     }
 
     /// Takes in what a node says of itself: what it holds and ran, its trust document, and what is the matter with it.
@@ -271,15 +332,16 @@ impl NodeState {
 
     /// What a check-in is answered, but for what the node is pointed to.
     fn answer(&self, request: &CheckIn, heads: &Heads) -> Answer {
+        let is_copied = self.exceptions().copied.is_some();
         let reports_run = request.facts.iter().any(|fact| matches!(fact.body, FactBody::Run(_)));
         Answer {
             next_checkin_secs: self.promised.as_secs(),
             acked: None,
             offer: None,
             beacon: None,
-            run_request: self.exceptions().run_request,
-            tagged_run: self.exceptions().tagged_run.clone(),
-            stream_requested: self.work_waits,
+            run_request: self.exceptions().run_request.filter(|_| !is_copied),
+            tagged_run: self.exceptions().tagged_run.clone().filter(|_| !is_copied),
+            stream_requested: self.work_waits && !is_copied,
             want_traits: self.traits.is_none() && self.exceptions().untaken_traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
             want_header: self.held.as_ref().is_some_and(|held| heads.lacks(held.seq, &held.header)),
@@ -289,6 +351,8 @@ impl NodeState {
             server_time: None,
             trust_links: Vec::new(),
             renew_certificate: false,
+            want_capabilities: false,
+            identity_copied: is_copied,
         }
     }
 

@@ -8,7 +8,8 @@
 use model::Timestamp;
 use model::selection::SelectionEntry;
 use model::status::{
-    self, CertificateTrust, Contact, Drift, Enforcement, LONGEST_RUN, ReleaseState, RunEvidence, RunResult, Status,
+    self, CertificateTrust, Contact, Drift, Enforcement, LONGEST_RUN, ReleaseState, RunEvidence, RunResult,
+    Status,
 };
 
 use crate::heads::Heads;

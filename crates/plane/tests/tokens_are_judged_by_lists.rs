@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Digest, Timestamp};
+use model::Timestamp;
 use plane::NodeState;
 use plane::lists::{
-    AllowlistRule, AllowlistState, FleetLists, KeptList, RevocationChange, TokenListRefusal, TokenRules,
+    AllowlistRule, AllowlistState, FleetLists, JoinCredential, KeptList, RevocationChange, TokenListRefusal,
+    TokenRules,
 };
 use trust::lists::{Revocation, RevocationSet, SignedList, TokenAllowlist};
-use trust::token::{Claims, KeySource};
 use trust::{SigningKey, signed};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -37,21 +37,14 @@ fn revoked(host: &str, not_before: Timestamp) -> FleetLists {
     FleetLists { revocations: Some(kept(set)), ..FleetLists::default() }
 }
 
-fn claims(nonce: &str, issued_at: Timestamp) -> Claims {
-    Claims {
-        fleet: "acme-1".parse().unwrap(),
-        hostname: "web-1".parse().unwrap(),
-        expected_pubkey_fingerprint: None,
-        key: KeySource::Own,
-        issued_at,
-        expires_at: secs(600),
-        nonce: nonce.to_owned(),
-        servers: vec![],
-        tls_termination: Default::default(),
-        ca: Digest::ZERO,
-        trust: Digest::ZERO,
-        replaces: None,
-    }
+fn judge(
+    lists: &FleetLists,
+    nonce: &str,
+    issued_at: Timestamp,
+    rules: TokenRules,
+) -> Result<(), TokenListRefusal> {
+    let token = JoinCredential::Token { nonce, issued_at };
+    lists.judge_join(&"web-1".parse().unwrap(), token, rules, NOW)
 }
 
 #[test]
@@ -59,7 +52,7 @@ fn a_token_is_used_only_as_far_as_the_list_lets_it() {
     let lists = |allowlist| FleetLists { allowlist, revocations: None };
     let rules = |allowlist| TokenRules { allowlist, known_from: secs(-100) };
     let (once, always) = (rules(AllowlistRule::OncePublished), rules(AllowlistRule::Always));
-    let judge = |lists: &FleetLists, rules| lists.judge_token(&claims("n", secs(-10)), rules, NOW);
+    let judge = |lists: &FleetLists, rules| judge(lists, "n", secs(-10), rules);
     let none = FleetLists::default();
     assert_eq!(judge(&none, once), Ok(()));
     assert_eq!(judge(&none, always), Err(TokenListRefusal::NoList));
@@ -86,9 +79,17 @@ fn a_token_is_used_only_as_far_as_the_list_lets_it() {
 fn what_was_issued_before_a_revocation_counts_no_more() {
     let rules = TokenRules { allowlist: AllowlistRule::OncePublished, known_from: secs(-1000) };
     let lists = revoked("web-1", secs(-50));
-    let judge = |issued| lists.judge_token(&claims("n", issued), rules, NOW);
+    let judge = |issued| judge(&lists, "n", issued, rules);
     assert!(matches!(judge(secs(-51)), Err(TokenListRefusal::Revoked { .. })));
     assert_eq!(judge(secs(-50)), Ok(()));
+    // So it is with an approval, which needs no list; a declared key does not say since when it is declared.
+    let always = TokenRules { allowlist: AllowlistRule::Always, ..rules };
+    let by = |host: &str, credential| lists.judge_join(&host.parse().unwrap(), credential, always, NOW);
+    let approved = |at| by("web-1", JoinCredential::Approval { at });
+    assert!(matches!(approved(secs(-51)), Err(TokenListRefusal::Revoked { .. })));
+    assert_eq!(approved(secs(-50)), Ok(()));
+    assert!(matches!(by("web-1", JoinCredential::DeclaredKey), Err(TokenListRefusal::Revoked { .. })));
+    assert_eq!(by("web-2", JoinCredential::DeclaredKey), Ok(()));
 
     let key = SigningKey::from_seed(&[2; 32]).public();
     let mut node = NodeState::new(key.node_id(), "web-1".parse().unwrap(), key, secs(-51));

@@ -2,6 +2,7 @@
 //! earlier pattern takes, or that stands twice, is a mistake, so that looking the exact
 //! names up first gives the same answer.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::decl::nodes::{NodesEntry, PatternItem};
 use crate::parse::{FileDecl, Files, Parsed};
 use crate::sink::Sink;
 use crate::specialize::ByName;
-use crate::yaml::At;
+use crate::tree::{self, FileKind};
+use crate::yaml::{At, Spanned};
 
 /// The position of an item of `match:`; positions compare as nodes are classified.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +101,41 @@ pub(crate) fn rules(files: &Files, sink: &mut Sink) -> Vec<Rule> {
         }
     }
     rules
+}
+
+/// A key that is declared of two nodes is a mistake: whoever holds it could be either (CFG-8).
+pub(crate) fn one_key_each(files: &Files, sink: &mut Sink) {
+    let mut first: BTreeMap<&str, (&str, &str, At)> = BTreeMap::new();
+    let keyed = files.iter().filter(|(_, file)| file.has_keys);
+    let keys = keyed.flat_map(|(path, file)| keys_of(path, file).into_iter().map(move |key| (path, key)));
+    for (path, (name, key)) in keys {
+        match first.get(key.value.as_str()) {
+            Some((known, file, at)) if *known != name => {
+                sink.error(path, "E038", key.at, format!("the key of {known} is declared of {name} too"))
+                    .help("each node has a key of its own: `muster-agent fingerprint` prints it on the host")
+                    .label_in(file, *at, "first here");
+            }
+            Some(_) => {}
+            None => drop(first.insert(&key.value, (name, path, key.at))),
+        }
+    }
+}
+
+/// The keys that a file declares, each with the name of its node.
+fn keys_of<'f>(path: &'f str, file: &'f Parsed) -> Vec<(&'f str, &'f Spanned<String>)> {
+    match (&file.content, tree::kind(path)) {
+        (FileDecl::Nodes(entries), _) => {
+            let named = |entry: &'f NodesEntry| {
+                let item = entry.matches.first().filter(|item| item.pattern.is_exact())?;
+                Some((item.pattern.as_str(), entry.facts.key.as_ref()?))
+            };
+            entries.iter().filter_map(named).collect()
+        }
+        (FileDecl::Host(host), FileKind::Host(name)) => {
+            host.facts.key.iter().map(|key| (name, key)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn same_pattern(rules: &[Rule], item: &PatternItem, file: &str, sink: &mut Sink) {

@@ -90,7 +90,8 @@ impl Fleet {
         let specialized = self.specialize();
         let declared = self.admission().revocations.iter().flatten();
         let idle = declared.filter(|revocation| specialized.node(revocation.host.as_str()).is_none());
-        idle.map(|revocation| IdleRevocation { host: revocation.host.clone(), line: revocation.line }).collect()
+        idle.map(|revocation| IdleRevocation { host: revocation.host.clone(), line: revocation.line })
+            .collect()
     }
 
     /// The patterns of `sync:` and `delegations:` that take no declared node. Those of which that cannot be

@@ -27,8 +27,8 @@ mod yaml;
 pub use check::modules::SharedModule;
 pub use classify::MAX_PATTERNS;
 pub use decl::admission::{
-    DeclaredAdmission, DeclaredRevocation, DeclaredToken, REVOCATIONS_FILE, TOKENS_FILE, declared_revocations,
-    declared_tokens,
+    DeclaredAdmission, DeclaredRevocation, DeclaredToken, REVOCATIONS_FILE, TOKENS_FILE,
+    declared_revocations, declared_tokens,
 };
 pub use decl::nodes::hostname;
 pub use idle::{IdleGroup, IdlePattern, IdleRevocation};

@@ -28,6 +28,8 @@ pub(crate) struct Parsed {
     pub(crate) content: FileDecl,
     /// Some entry matches by a pattern.
     pub(crate) has_patterns: bool,
+    /// Some entry, or the host file, declares a node's key.
+    pub(crate) has_keys: bool,
 }
 
 /// The files of a repo, by path.
@@ -72,7 +74,12 @@ pub(crate) fn parse(path: &str, file: RepoFile) -> Parsed {
     }
     let has_pattern = |entry: &NodesEntry| entry.matches.iter().any(|item| !item.pattern.is_exact());
     let has_patterns = matches!(&content, FileDecl::Nodes(entries) if entries.iter().any(has_pattern));
-    Parsed { file, found, uses, content, has_patterns }
+    let has_keys = match &content {
+        FileDecl::Nodes(entries) => entries.iter().any(|entry| entry.facts.key.is_some()),
+        FileDecl::Host(host) => host.facts.key.is_some(),
+        _ => false,
+    };
+    Parsed { file, found, uses, content, has_patterns, has_keys }
 }
 
 fn content(path: &str, bytes: &[u8], sink: &mut FileSink) -> (FileDecl, Uses) {

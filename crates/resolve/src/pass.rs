@@ -75,6 +75,7 @@ impl<'p> NodePass<'p> {
 
     pub(crate) fn run(mut self, good: Option<&'p Good>, dirty: &Dirty) -> Next {
         let rules = classify::rules(self.files, self.sink);
+        classify::one_key_each(self.files, self.sink);
         let mut next =
             match good.filter(|good| Arc::ptr_eq(&good.context, self.shared) && *good.index.rules == rules) {
                 Some(good) => self.part(good, dirty, Arc::new(rules)),

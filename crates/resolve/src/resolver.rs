@@ -275,6 +275,7 @@ impl Resolver {
 
     fn commit(&mut self, context: Arc<Context>, next: Next) -> (Arc<Fleet>, Changed) {
         let specialized = Specialized {
+            minimum_agent: context.fleet.minimum_agent.clone(),
             channels: Arc::new(context.fleet.channels.clone()),
             exact: next.exact,
             patterns: next.patterns,

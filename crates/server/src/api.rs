@@ -1,9 +1,11 @@
 //! The operator port's messages, which the CLI shares.
 
+pub mod joins;
 pub mod lists;
 pub mod objects;
 pub mod operation;
 pub mod operators;
+pub mod proxies;
 pub mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +18,8 @@ use model::status::{Overall, Status};
 use model::tags::TaggedRun;
 use model::unadopted::UnadoptedRelease;
 use model::{
-    CertificateState, Channel, Contention, Digest, FailureCode, FleetId, Hostname, Incarnation, NodeId,
-    RunCounts, Timestamp,
+    AgentCapabilities, CertificateState, Channel, Contention, Digest, FailureCode, FleetId, Hostname,
+    Incarnation, KeyConfirmation, NodeId, RunCounts, Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,7 @@ use trust::seen::Seen;
 use crate::posture::Posture;
 use crate::trust_chain::VersionOrigin;
 use operation::{Empty, Limit, Operation, Page};
+pub use proxies::{ISSUE_PROXY, IssueProxy, MAX_PROXY_NAMES, ProxyCertificate};
 
 /// How the fleet does.
 pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status").in_scope();
@@ -79,8 +82,6 @@ pub static REQUEST_RUN: Operation<RunRequest, RunRequested> =
 /// run.
 pub static REQUEST_TAGGED_RUN: Operation<TaggedRunRequest, TaggedRunRequested> =
     Operation::post("/v1/tagged-run-requests").by_operators().in_scope();
-/// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
-pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
 pub static SET_LOG_LEVEL: Operation<LogLevel, LogLevel> = Operation::post("/v1/log-level");
 /// Contents, packed with [`pack_contents`], as `application/octet-stream`; a content is
@@ -95,8 +96,6 @@ pub const MAX_CONTENTS: usize = model::object::MAX_BLOB as usize + 1024 * 1024;
 pub const MAX_PAGE: usize = 1000;
 /// The most chunks in one answer to [`FETCH`].
 pub const MAX_FETCH: usize = 4096;
-/// The most names of a proxy.
-pub const MAX_PROXY_NAMES: usize = 32;
 /// The most causes that status names.
 pub const MAX_CAUSES: usize = 20;
 
@@ -332,6 +331,15 @@ pub struct NodeView {
     pub since: Option<Timestamp>,
     /// The fingerprint of its key.
     pub fingerprint: String,
+    /// By whose word the key is that host's; an earlier control plane does not say so.
+    pub key_confirmation: Option<KeyConfirmation>,
+    /// Since when two hosts are known to hold the key; absent while one does, as far as is known.
+    pub copied_since: Option<Timestamp>,
+    /// What its agent is and can do, as it said; only of one node that was asked for by its name.
+    pub capabilities: Option<AgentCapabilities>,
+    /// The labels of the group token that it joined with; only of one node that was asked for by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub join_labels: BTreeMap<String, String>,
     /// What it signed last, with its own key, of the newest release and the head of its log.
     pub seen: Option<Seen>,
     /// A run request that it has not yet confirmed.
@@ -395,6 +403,9 @@ pub struct HeadView {
     /// The incarnation of the database, when the data went back to what it was before and nothing was published
     /// since: higher numbers may have been given.
     pub went_back: Option<DatabaseIncarnation>,
+    /// The oldest agent that check-ins are taken from, as the newest release says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_agent: Option<String>,
     /// As [`StatusView::trust_overtaken`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_overtaken: Option<TrustHolders>,
@@ -491,6 +502,9 @@ pub struct ReleaseSummary {
     /// Who published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The oldest agent that check-ins are taken from, as fleet.yaml says it; absent: any that is served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_agent: Option<String>,
 }
 
 /// Beacons to store.
@@ -541,29 +555,6 @@ pub struct TaggedRunRequested {
     /// would be more than [`model::tags::MAX_RUN_TAGS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub too_many_tags: Vec<Hostname>,
-}
-
-/// A proxy that wants a certificate.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct IssueProxy {
-    /// Host names and addresses by which nodes reach it, 1 to [`MAX_PROXY_NAMES`]; the first
-    /// is the proxy's own name.
-    pub names: Vec<String>,
-    /// Its certificate request (PKCS#10) in PEM; only the key counts.
-    pub csr_pem: String,
-}
-
-/// The answer to [`IssueProxy`].
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProxyCertificate {
-    /// The certificate: a server's for nodes, and a client's for the control plane.
-    pub cert_pem: String,
-    /// The CA's certificate, which ends the chain.
-    pub ca_pem: String,
-    /// Until when it counts.
-    pub not_after: Timestamp,
 }
 
 /// How much is logged.

@@ -4,7 +4,7 @@ pub(crate) mod next_step;
 
 use model::exchange::{MAX_TRAIT_BYTES, MAX_TRAIT_VALUES};
 use model::status::Overall;
-use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
+use model::{Contention, FailureCode, FailureNote, Pause, ReleaseVersion, Timestamp};
 use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
 use trust::Revocation;
@@ -69,6 +69,7 @@ pub(crate) fn causes_of(
         let key = CauseKey::RefusedTrust(code.to_string());
         causes.push(NodeCause { key, cause, code: None, since: None, next });
     }
+    causes.extend(of_agent(node));
     if node.exceptions().untaken_traits.is_some() {
         causes.push(NodeCause {
             key: CauseKey::TraitsTooLarge,
@@ -90,6 +91,43 @@ pub(crate) fn causes_of(
             code: None,
             since: None,
             next: format!("muster node show {}; request it anew, of tags that it has", node.hostname),
+        });
+    }
+    causes
+}
+
+/// What is the matter with the agent itself: how many hold its key, and how old it is.
+fn of_agent(node: &NodeState) -> Vec<NodeCause> {
+    let (exceptions, name) = (node.exceptions(), &node.hostname);
+    let mut causes = Vec::new();
+    if let Some(since) = exceptions.copied {
+        causes.push(NodeCause {
+            key: CauseKey::CopiedKey,
+            cause: "two hosts hold its key: neither gets releases, actions or objects".to_owned(),
+            code: None,
+            since: Some(since),
+            next: format!(
+                "stop the copy, and on it `muster-agent prepare-image`; then `muster node approve {name} --copy-resolved`"
+            ),
+        });
+    }
+    if let Some(version) = exceptions.agent_too_old {
+        causes.push(NodeCause {
+            key: CauseKey::AgentTooOld(version),
+            cause: format!("its agent {version} is older than fleet.yaml takes: its check-ins are refused"),
+            code: None,
+            since: None,
+            next: format!("install a newer muster-agent on {name}, or lower `minimum_agent` in fleet.yaml"),
+        });
+    }
+    let own = ReleaseVersion::parse(env!("CARGO_PKG_VERSION")).unwrap_or_default();
+    if let Some(version) = node.agent_version.filter(|version| *version > own) {
+        causes.push(NodeCause {
+            key: CauseKey::AgentNewer(version),
+            cause: format!("its agent {version} is newer than the control plane, which is {own}"),
+            code: None,
+            since: None,
+            next: "upgrade the control plane first, then agents".to_owned(),
         });
     }
     causes
@@ -153,7 +191,11 @@ pub(crate) fn cause(
 ) -> Option<String> {
     let certificate = CertificateProblem::of(node, recovery, now());
     let unadopted = unadopted(node).filter(|_| state == Overall::Changing);
-    unadopted.map(|it| it.cause).or_else(|| state_cause(node, state, heads, certificate.as_ref()))
+    // Whatever its state: an operator has to decide.
+    let is_urgent = |it: &NodeCause| !matches!(it.key, CauseKey::AgentNewer(_));
+    let of_agent = of_agent(node).into_iter().find(is_urgent).map(|it| it.cause);
+    let unadopted = unadopted.map(|it| it.cause);
+    of_agent.or(unadopted).or_else(|| state_cause(node, state, heads, certificate.as_ref()))
 }
 
 fn state_cause(

@@ -1,22 +1,24 @@
-//! Enrollment: a token and a signed request against a certificate (ENR-2).
+//! Enrollment: a signed request, and what lets its key in, against a certificate (ENR-2). Who is let in is judged in
+//! [`joins`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
 use hyper::body::Incoming;
-use model::{Hostname, Timestamp};
+use model::Timestamp;
+use net::accept::Connection;
 use net::issue::CertificateRequest;
 use plane::NodeState;
 use store::{EnrollError, Enrolled, NewNode, TokenUse};
-use trust::token::{self, Claims};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::{Code, Problem, body};
 
 use crate::answer::{PortReply, json, store_problem};
 use crate::intake::{read, unpacked};
-use crate::node_port::PortListener;
+use crate::joins::{self, AdmittedBy, JoinClaim, JoinGrant};
 use crate::renew::IssuedCertificate;
-use crate::state::{ControlPlane, now};
+use crate::state::{ControlPlane, now, run_to_completion};
 
 /// The longest enrollment body, in bytes.
 const MAX_BODY: usize = 32 * 1024;
@@ -28,39 +30,39 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// Reads the request and carries it out. Behind a proxy strangers share a connection, and what they
 /// keep of it is bounded before they are read; at the node port each has a connection of his own.
 pub(crate) async fn enroll(
-    plane: &ControlPlane,
-    listener: PortListener,
+    plane: &Arc<ControlPlane>,
+    connection: &Connection,
     parts: &Parts,
     body: Incoming,
 ) -> Result<PortReply, Problem> {
-    let permit = (listener == PortListener::Proxies).then(|| plane.proxied_enrollments.try_acquire());
+    let permit = connection.is_proxy().then(|| plane.proxied_enrollments.try_acquire());
     let Ok(_permit) = permit.transpose() else { return Err(Code::Busy.into()) };
     let body = read(parts, body, MAX_BODY, BODY_WITHIN).await?;
-    let Ok(_slot) = plane.enrollments.try_acquire() else { return Err(Code::Busy.into()) };
     let request: EnrollRequest = body::decode(&unpacked(parts, body, MAX_BODY)?)?;
+    let Ok(_slot) = plane.enrollments.try_acquire() else { return Err(Code::Busy.into()) };
     let bad_csr = |error: &dyn std::fmt::Display| Problem::new(Code::BadCsr, error.to_string());
     let csr = CertificateRequest::read(&request.csr_pem).map_err(|error| bad_csr(&error))?;
-    let key = *csr.key();
-    let now = now();
-    let documents = plane.trust.documents();
-    let newest = &documents.newest().document;
-    let claims = token::verify(&request.token, &newest.root, &request.hostname, &key, now)?;
-    if claims.fleet != plane.trust.fleet {
-        return Err(Problem::new(Code::TokenForged, "the token is of another fleet"));
-    }
-    // Whatever it says of its way: the proxy read it, and could have put a key of its own in.
-    if listener == PortListener::Proxies && claims.expected_pubkey_fingerprint.is_none() {
-        return Err(Code::TokenUnbound.into());
-    }
-    plane.lists.ready()?.judge(&claims, plane.posture(), now)?;
-    // The one that the token vouches for; the node's first check-ins lead it on from there (IDN-8).
-    let trust = documents.named(&claims.trust).unwrap_or(newest).clone();
-    let hostname: Hostname = claims.hostname.clone();
-    let id = key.node_id();
+    let join = JoinClaim::read(plane, connection, &request, *csr.key(), now())?;
+    joins::paced(plane, &join)?;
+    let admission = joins::admission(plane, &join).await?;
+    let plane = plane.clone();
+    // Whole, also when the host hangs up: what is recorded is in the index.
+    run_to_completion(async move { certify(&plane, csr, &join, admission).await }).await
+}
+
+/// Certifies a host that is let in, and records it in one transaction with what lets it in.
+async fn certify(
+    plane: &ControlPlane,
+    csr: CertificateRequest,
+    join: &JoinClaim,
+    admission: JoinGrant,
+) -> Result<PortReply, Problem> {
+    let JoinClaim { id, hostname, key, tls_termination, trust, labels, now, .. } = join;
+    let now = *now;
     // The certificate first: should it fail, the token is not burned.
-    let issued = plane.certificates.issue(csr, &id, &hostname, now).await?;
+    let issued = plane.certificates.issue(csr, id, hostname, now).await?;
     let IssuedCertificate { cert_pem, validity, serial } = issued;
-    let certificate = claims.tls_termination.is_control_plane().then_some(validity);
+    let certificate = tls_termination.is_control_plane().then_some(validity);
     let node = NewNode {
         node_id: id.clone(),
         hostname: hostname.clone(),
@@ -68,39 +70,53 @@ pub(crate) async fn enroll(
         cert_not_before: now,
         cert_not_after: certificate.map(|validity| validity.until),
         cert_serial: serial,
-        key_confirmed: claims.expected_pubkey_fingerprint.is_some(),
-        declared: serde_json::json!({}),
+        key_confirmation: admission.confirmation,
+        declared: match labels.is_empty() {
+            true => serde_json::json!({}),
+            false => serde_json::json!({ "labels": labels }),
+        },
     };
-    let enrolled = recorded(plane, &claims, node, now).await?;
-    if let (Enrolled::Replacing, Some(predecessor)) = (enrolled, &claims.replaces) {
+    let enrolled = recorded(plane, join, &admission.by, node).await?;
+    if let (Enrolled::Replacing, Some(predecessor)) = (enrolled, join.predecessor()) {
         tracing::info!(node = %id, %predecessor, "a node took the place of another");
         plane.forget(predecessor);
     }
-    tracing::info!(node = %id, %hostname, "a node enrolled");
-    let mut state = NodeState::new(id.clone(), hostname, key, now);
+    plane.joins.forget(id);
+    tracing::info!(node = %id, %hostname, key = admission.confirmation.as_str(), "a node enrolled");
+    let mut state = NodeState::new(id.clone(), hostname.clone(), *key, now);
     state.certificate = certificate;
+    state.key_confirmation = admission.confirmation;
     remember(plane, state);
-    let answer = EnrollAnswer { node_id: id, cert_pem, ca_pem: plane.node_ca.cert_pem().to_owned(), trust };
+    let (ca_pem, trust) = (plane.node_ca.cert_pem().to_owned(), trust.clone());
+    let answer = EnrollAnswer { node_id: id.clone(), cert_pem, ca_pem, trust };
     json(&answer, false)
 }
 
 /// Records the node, judged by the lists that count when it is.
 async fn recorded(
     plane: &ControlPlane,
-    claims: &Claims,
+    join: &JoinClaim,
+    by: &AdmittedBy,
     node: NewNode,
-    now: Timestamp,
 ) -> Result<Enrolled, Problem> {
     for _ in 0..JUDGED_AGAIN {
         let lists = plane.lists.ready()?;
-        lists.judge(claims, plane.posture(), now)?;
-        let token = TokenUse {
-            nonce: claims.nonce.clone(),
-            expires_at: claims.expires_at,
-            replaces: claims.replaces.clone(),
-            lists: lists.versions(),
+        lists.judge(&join.hostname, join.credential(plane, by), plane.posture(), join.now)?;
+        let recorded = match by {
+            AdmittedBy::Token(claims) => {
+                let token = TokenUse {
+                    nonce: claims.nonce.clone(),
+                    expires_at: claims.expires_at,
+                    replaces: claims.replaces.clone(),
+                    lists: lists.versions(),
+                };
+                plane.store.enroll(node.clone(), token, join.now).await
+            }
+            AdmittedBy::Join(admission) => {
+                plane.store.admit(node.clone(), admission.clone(), lists.versions(), join.now).await
+            }
         };
-        match plane.store.enroll(node.clone(), token, now).await {
+        match recorded {
             Err(EnrollError::ListsMoved) => plane.lists.settled().await,
             recorded => return recorded.map_err(enroll_problem),
         }
@@ -117,6 +133,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
             let mut entry = slot.lock();
             entry.node.enrolled_at = node.enrolled_at;
             entry.node.certificate = node.certificate;
+            entry.node.key_confirmation = entry.node.key_confirmation.max(node.key_confirmation);
             entry.node.change_exceptions(|it| it.conditions.renewal_failure = None);
             entry.node.certificate_used = false;
             plane.index.mark_entry(&slot, &mut entry);
@@ -130,7 +147,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
     }
 }
 
-fn enroll_problem(error: EnrollError) -> Problem {
+pub(crate) fn enroll_problem(error: EnrollError) -> Problem {
     match error {
         EnrollError::NonceUsed => Code::TokenUsed.into(),
         EnrollError::HostnameTaken { by } => {
@@ -140,6 +157,8 @@ fn enroll_problem(error: EnrollError) -> Problem {
             Problem::new(Code::KeyTaken, format!("the key belongs to the active node {by}"))
         }
         EnrollError::ListsMoved => Code::Busy.into(),
+        EnrollError::GroupSpent { .. } => Problem::new(Code::GroupTokenSpent, error.to_string()),
+        EnrollError::NotApproved => Code::JoinPending.into(),
         EnrollError::Store(error) => store_problem(error),
     }
 }

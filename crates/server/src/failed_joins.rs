@@ -19,9 +19,7 @@ use store::{FailedJoin, FailedJoinRecord, JoinFailureKind, ReportJoinError, Repo
 use sync::admission::RateLimiter;
 use trust::token;
 use wire::body::{self, JSON};
-use wire::enroll::{
-    BootstrapFailure, BootstrapReport, MAX_REPORT, MAX_REPORT_CODE, MAX_REPORT_MESSAGE,
-};
+use wire::enroll::{BootstrapFailure, BootstrapReport, MAX_REPORT, MAX_REPORT_CODE, MAX_REPORT_MESSAGE};
 use wire::{Code, Problem};
 
 use crate::answer::{PortReply, reply, store_problem};
@@ -135,6 +133,9 @@ fn problem(error: ReportJoinError) -> Problem {
 }
 
 /// Failed joins, the newest first.
-pub(crate) async fn list(call: OperatorCall, asked: FailedJoinsAsked) -> Result<Vec<FailedJoinRecord>, Problem> {
+pub(crate) async fn list(
+    call: OperatorCall,
+    asked: FailedJoinsAsked,
+) -> Result<Vec<FailedJoinRecord>, Problem> {
     call.plane.store.failed_joins(asked.limit.get(), asked.before).await.map_err(store_problem)
 }

@@ -128,6 +128,14 @@ impl GrantIndex {
         }
     }
 
+    /// The fingerprint of the key that a set declares of its node (CFG-8); `None` when it declares none.
+    pub(crate) async fn declared_key(&self, root: &Digest) -> Result<Option<String>, StoreError> {
+        let Some(sections) = self.sections(root).await? else { return Ok(None) };
+        let Some(stub) = only_object(&sections, Kind::PARAMS) else { return Ok(None) };
+        let params = self.json::<NodeParams>(stub).await?;
+        Ok(params.and_then(|params| params.node.get("key")?.as_str().map(str::to_owned)))
+    }
+
     async fn params(&self, sections: &[SectionChunk]) -> Result<Option<Value>, StoreError> {
         let Some(stub) = only_object(sections, Kind::PARAMS) else { return Ok(None) };
         Ok(self.json::<NodeParams>(stub).await?.map(NodeParams::declared))

@@ -540,6 +540,10 @@ fn share(channel: &mut Channel, known: &mut BTreeSet<Channel>) {
 fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     let mut node = NodeState::new(record.node_id, record.hostname, key, record.cert_not_before);
     node.certificate_used = record.cert_used;
+    node.key_confirmation = record.key_confirmation;
+    if let Some(capabilities) = &record.capabilities {
+        node.keep_agent_version(&capabilities.version);
+    }
     let from = record.cert_renewed.unwrap_or(record.cert_not_before);
     node.certificate = record.cert_not_after.map(|until| CertificateValidity { from, until });
     node.keep_invocation(record.invocation);
@@ -561,6 +565,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.trust_version = record.trust_version;
     node.change_exceptions(|exceptions| {
         exceptions.conditions = record.conditions;
+        exceptions.copied = record.copied;
         exceptions.run_request = record.run_request;
         exceptions.tagged_run = record.tagged_run;
     });

@@ -26,6 +26,7 @@ mod grants;
 mod hub;
 mod index;
 mod intake;
+mod joins;
 mod lists;
 mod log;
 mod metrics;

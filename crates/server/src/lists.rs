@@ -16,13 +16,13 @@ use model::exchange::Signed;
 use model::{Hostname, Timestamp};
 use net::revoked::RevokedCertificates;
 use plane::lists::{
-    AllowlistRule, AllowlistState, FleetLists, KeptList, RevocationChange, TokenListRefusal, TokenRules,
+    AllowlistRule, AllowlistState, FleetLists, JoinCredential, KeptList, RevocationChange, TokenListRefusal,
+    TokenRules,
 };
 use store::audit::AuditSubject;
 use store::{ListVersions, PutListError, StoredList};
 use trust::lists::{self, HeldList, ListSuccession};
 use trust::signed::{self, VerifyError};
-use trust::token::Claims;
 use trust::{ChainHead, ListName, ListRefusal, RevocationSet, SignedList, TokenAllowlist};
 use wire::{Code, Problem};
 
@@ -89,14 +89,20 @@ impl LoadedLists {
         ListVersions { allowlist, revocations }
     }
 
-    /// Whether a token, which is good by itself, may be used.
-    pub(crate) fn judge(&self, claims: &Claims, posture: Posture, now: Timestamp) -> Result<(), Problem> {
+    /// Whether what lets a host in, which is good by itself, counts.
+    pub(crate) fn judge(
+        &self,
+        hostname: &Hostname,
+        credential: JoinCredential<'_>,
+        posture: Posture,
+        now: Timestamp,
+    ) -> Result<(), Problem> {
         let allowlist = match posture {
             Posture::Lab => AllowlistRule::OncePublished,
             Posture::Sealed => AllowlistRule::Always,
         };
         let rules = TokenRules { allowlist, known_from: self.known_from };
-        self.lists.judge_token(claims, rules, now).map_err(|refusal| {
+        self.lists.judge_join(hostname, credential, rules, now).map_err(|refusal| {
             let code = match refusal {
                 TokenListRefusal::Outdated { .. } => Code::TokenOutdated,
                 TokenListRefusal::NotListed { .. }
@@ -138,7 +144,8 @@ async fn read(plane: &ControlPlane) -> Result<LoadedLists, Problem> {
     let stored = plane.store.signed_lists().await.map_err(store_problem)?;
     let incarnation = plane.store.incarnation().await.map_err(store_problem)?;
     let documents = plane.trust.documents();
-    let newest_first: Vec<&ChainHead> = documents.versions.iter().rev().map(|version| &version.head).collect();
+    let newest_first: Vec<&ChainHead> =
+        documents.versions.iter().rev().map(|version| &version.head).collect();
     let mut lists = FleetLists::default();
     for StoredList { name, document, .. } in stored {
         match name {
@@ -239,8 +246,7 @@ impl Successors {
     ) -> Result<Option<L>, Problem> {
         let Some(document) = document else { return Ok(None) };
         let problem = |refusal| refused(L::NAME, refusal);
-        let list: L =
-            lists::open(&document, &plane.trust.documents().newest().document).map_err(problem)?;
+        let list: L = lists::open(&document, &plane.trust.documents().newest().document).map_err(problem)?;
         let held = held.iter().find(|held| held.name == L::NAME);
         let held = held.map(|held| HeldList { seq: held.seq, digest: signed::digest(&held.document) });
         match lists::follows(&list, &signed::digest(&document), held, now()).map_err(problem)? {

@@ -27,7 +27,7 @@ use crate::{failed_joins, renew, streams};
 
 pub(crate) use caller::CallingNode;
 use caller::SignedRequest;
-pub(crate) use checkin::check_in;
+pub(crate) use checkin::{check_in, note_copied};
 
 /// How much of a path that leads nowhere is repeated, in characters.
 const MAX_SHOWN: usize = 200;
@@ -127,7 +127,7 @@ async fn answer(
             let (parts, body) = request.into_parts();
             match matched.route.path {
                 route::BOOTSTRAP_REPORT => failed_joins::report(plane, &connection, &parts, body).await,
-                _ => crate::enroll::enroll(plane, listener, &parts, body).await,
+                _ => crate::enroll::enroll(plane, &connection, &parts, body).await,
             }
         }
         Access::Certificate | Access::Standard => {
@@ -160,8 +160,7 @@ fn version(headers: &HeaderMap) -> Result<(), Problem> {
         VersionCheck::Fits => Ok(()),
         VersionCheck::OtherProtocol => Err(Code::ProtocolVersion.into()),
         VersionCheck::TooOld => {
-            let (major, minor, patch) = headers::MINIMUM_AGENT;
-            let detail = format!("the oldest agent that is served is {major}.{minor}.{patch}");
+            let detail = format!("the oldest agent that is served is {}", headers::MINIMUM_AGENT);
             Err(Problem::new(Code::AgentTooOld, detail))
         }
     }
@@ -224,7 +223,8 @@ async fn exchange(
     let gzip = accepts_gzip(&parts);
     match matched.route.path {
         route::CHECKIN => {
-            let reply = check_in(plane, caller, body::decode(&body)?, wait(&parts)?).await?;
+            let version = headers::agent_version(&parts.headers);
+            let reply = check_in(plane, caller, body::decode(&body)?, version, wait(&parts)?).await?;
             // A link may be on this very connection.
             if reply.closes_connection && plane.hub.sync_index().link(&caller.id).is_none() {
                 connection.close_after_answer();

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use model::exchange::Signed;
 use model::time::SLACK;
-use model::{Channel, Digest, Selection, Timestamp};
+use model::{Channel, Digest, ReleaseVersion, Selection, Timestamp};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads, NodeHeader};
@@ -20,8 +20,8 @@ use wire::{Code, Problem};
 use crate::answer::store_problem;
 use crate::api::{Commit, ReleaseSummary};
 use crate::operator_port::OperatorCall;
-use crate::{lists, posture};
 use crate::state::{ControlPlane, now, run_to_completion};
+use crate::{lists, posture};
 
 /// Reads the signed lists and the heads from the store, verifies them and points the fleet to the heads. While that
 /// fails, check-ins are refused with the reason (WIR-4).
@@ -81,6 +81,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
             signed: Arc::new(head.header),
             beacon: head.beacon.filter(|_| beacon.is_some()).map(Arc::new),
             contact_secs,
+            minimum_agent: summary.minimum_agent.as_deref().and_then(ReleaseVersion::parse),
             runs,
             selection,
             patterns,

@@ -408,6 +408,7 @@ async fn plane(
     let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
     read_nodes(&plane).await.map_err(unread)?;
     plane.hub.fill().await.map_err(unread)?;
+    plane.joins.load(&plane.store).await.map_err(unread)?;
     plane.operators.load(&plane.store).await.map_err(unread)?;
     if let Err(problem) = releases::load(&plane).await {
         tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");

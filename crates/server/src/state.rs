@@ -14,10 +14,11 @@ use store::Store;
 use tokio::sync::{Notify, Semaphore, watch};
 use wire::{Code, Problem};
 
+use crate::failed_joins::ReportLimits;
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
-use crate::failed_joins::ReportLimits;
 use crate::index::FleetIndex;
+use crate::joins::JoinRequests;
 use crate::lists::SignedLists;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
@@ -65,6 +66,8 @@ pub(crate) struct ControlPlane {
     pub(crate) names: Vec<String>,
     dir: PathBuf,
     pub(crate) started: Timestamp,
+    /// Hosts that ask to join.
+    pub(crate) joins: JoinRequests,
     pub(crate) enrollments: Semaphore,
     /// Enrollments through proxies, from the first byte of their bodies on.
     pub(crate) proxied_enrollments: Semaphore,
@@ -128,6 +131,7 @@ impl ControlPlane {
             names,
             dir: dir.to_owned(),
             started: now(),
+            joins: JoinRequests::default(),
             enrollments: Semaphore::new(ENROLLMENTS),
             proxied_enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),

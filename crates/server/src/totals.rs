@@ -16,7 +16,7 @@ use std::sync::Arc;
 use model::condition::SyncState;
 use model::status::Overall;
 use model::unadopted::UnadoptedCause;
-use model::{FailureKey, Hostname, NodeId, Timestamp};
+use model::{FailureKey, Hostname, NodeId, ReleaseVersion, Timestamp};
 
 /// What nodes of one line of the status have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +33,12 @@ pub(crate) enum CauseKey {
     CertificateRecoverable,
     /// A release that is not adopted, by what fails: paths and digests differ by the node.
     Unadopted(UnadoptedCause),
+    /// Two hosts hold the node's key.
+    CopiedKey,
+    /// Agents of this version, which fleet.yaml does not take any more.
+    AgentTooOld(ReleaseVersion),
+    /// Agents of this version, which is newer than the control plane's.
+    AgentNewer(ReleaseVersion),
     /// Traits that are too large to be taken.
     TraitsTooLarge,
     /// Certificates whose renewal is late or fails.

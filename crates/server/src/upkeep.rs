@@ -19,6 +19,8 @@ const FLUSH_EVERY: Duration = Duration::from_secs(10);
 const BEACONS_EVERY: Duration = Duration::from_secs(30);
 /// How often history beyond its bounds is taken away.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
+/// How often hosts that ask to join no more are looked for.
+const JOINS_EVERY: Duration = Duration::from_secs(600);
 /// How often the totals of the fleet are brought up to date though nobody asks.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
 /// How often it is looked whether the file of trust documents changed.
@@ -36,6 +38,7 @@ pub(crate) async fn run(
     let mut beacons = tokio::time::interval(BEACONS_EVERY);
     let mut prune = tokio::time::interval(PRUNE_EVERY);
     prune.reset();
+    let mut joins = tokio::time::interval(JOINS_EVERY);
     let mut refresh_every = tokio::time::interval(REFRESH_EVERY);
     let mut trust_every = tokio::time::interval(TRUST_EVERY);
     let mut heads = plane.heads.subscribe();
@@ -46,6 +49,7 @@ pub(crate) async fn run(
             Ok(()) = heads.changed() => refresh_declared(&plane).await,
             _ = trust_every.tick() => read_trust(&plane).await,
             _ = beacons.tick() => renew(&plane).await,
+            _ = joins.tick() => crate::joins::forget_lapsed(&plane).await,
             _ = prune.tick() => match plane.store.prune(now(), Retention::default()).await {
                 Ok(pruned) => tracing::debug!(?pruned, "pruned"),
                 Err(error) => tracing::warn!(error = %chain(&error), "cannot prune"),

@@ -24,8 +24,7 @@ async fn a_token_that_names_the_predecessor_takes_its_place() {
     };
     let stranger = fleet.node("db-1").await;
     for replaces in [None, Some(stranger.id.clone()), Some(key.public().node_id())] {
-        let problem =
-            refuses(fleet.enroll(&replacing(replaces), "web-1", &key).await, Code::HostnameTaken);
+        let problem = refuses(fleet.enroll(&replacing(replaces), "web-1", &key).await, Code::HostnameTaken);
         assert!(problem.help.unwrap().contains("muster node replace"));
     }
     old.survives().await;

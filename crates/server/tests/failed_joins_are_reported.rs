@@ -51,8 +51,12 @@ async fn a_failed_join_is_told_until_the_token_is_used() {
     let first = &all[2].join;
     assert_eq!((first.hostname.as_str(), first.code.as_deref()), ("web-1", Some("hostname-taken")));
     assert_eq!(first.fingerprint, key.public().fingerprint());
-    let page: Vec<FailedJoinRecord> =
-        fleet.operator().await.get(&format!("/v1/failed-joins?limit=1&before={}", all[1].number)).await.unwrap();
+    let page: Vec<FailedJoinRecord> = fleet
+        .operator()
+        .await
+        .get(&format!("/v1/failed-joins?limit=1&before={}", all[1].number))
+        .await
+        .unwrap();
     assert_eq!(page, vec![all[2].clone()]);
 
     // Joined, but its certificate is of no use to it: the same host may still say so.

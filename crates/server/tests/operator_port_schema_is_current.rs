@@ -12,6 +12,7 @@ use http::Method;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+use server::api::joins::*;
 use server::api::lists::*;
 use server::api::objects::*;
 use server::api::operation::Operation;
@@ -34,7 +35,8 @@ fn document() -> Value {
         .with(|settings| settings.definitions_path = "/components/schemas".into())
         .into_generator();
     let operations = operations!(generator:
-        STATUS NODES NODE ENTRY REMOVE_NODE TRAITS FACTS RUNS RUN HEAD RELEASES CHUNK MISSING FETCH PUT_CHUNKS
+        STATUS NODES NODE ENTRY REMOVE_NODE JOINS APPROVE_JOIN DENY_JOIN FORGET_JOIN RESOLVE_COPY TRAITS FACTS RUNS RUN HEAD
+        RELEASES CHUNK MISSING FETCH PUT_CHUNKS
         COMMIT ADD_BEACONS LISTS ADD_LISTS FAILED_JOINS REQUEST_RUN REQUEST_TAGGED_RUN TRUST ADD_TRUST ISSUE_PROXY SET_LOG_LEVEL
         OBJECTS OBJECT APPLY DELETE_OBJECTS SYNC RESYNC
         SELECT TASKS TASK TASK_NODES OUTPUT BEGIN_TASK CANCEL_TASK

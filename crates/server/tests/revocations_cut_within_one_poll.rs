@@ -15,7 +15,9 @@ use test_support::fleet::link::Sse;
 use test_support::fleet::lists::{revocations, sign};
 use test_support::fleet::release::{Plan, make};
 use test_support::fleet::synced::managed;
-use test_support::fleet::{Fleet, LIMIT, Member, PATIENCE, body_of, call, new_key, now, quiet, refused, refuses};
+use test_support::fleet::{
+    Fleet, LIMIT, Member, PATIENCE, body_of, call, new_key, now, quiet, refused, refuses,
+};
 use test_support::wait::until;
 use trust::lists::Revocation;
 use wire::enroll::{RenewAnswer, RenewRequest};

@@ -167,7 +167,7 @@ async fn what_is_observed_comes_in_bounded_pages() {
             public_key: key.to_string(),
             cert_not_before: now(),
             cert_serial: format!("{number:032x}"),
-            key_confirmed: true,
+            key_confirmation: model::KeyConfirmation::Token,
             declared: json!({}),
         };
         let token = TokenUse {

@@ -118,7 +118,7 @@ async fn enrollments_beyond_the_bound_are_told_to_come_back() {
     for n in 0..ASKED {
         let host = format!("web-{n}");
         let csr_pem = net::issue::node_request(&new_key(), &host.parse().unwrap()).unwrap();
-        let message = EnrollRequest { token: fleet.token(&host), hostname: host, csr_pem };
+        let message = EnrollRequest { token: Some(fleet.token(&host)), hostname: host, csr_pem };
         let request = plain(&fleet.url(), route::ENROLL, body::encode(&message).unwrap());
         let mut client = fleet.anonymous().await;
         asked.spawn(async move {

@@ -84,8 +84,12 @@ async fn a_second_agent_is_refused_over_events_and_posts_too() {
     let duplicate =
         |frame: &Frame| matches!(frame, Frame::GoAway(away) if away.code == Code::DuplicateIdentity.as_str());
     assert!(answered.frames.iter().any(duplicate), "{answered:?}");
-    assert!(!first.ended.is_finished(), "the first one keeps its link");
-    first.stop().await;
+    // Nobody can say which of them is the host: neither has a link until an operator decides (IDN-10).
+    assert_eq!(first.ended.await.unwrap().code, "went-away");
+    let again = post(&node, vec![said(hello(Mode::Managed, "one"))]).await.expect("a batch, no refusal");
+    assert!(again.frames.iter().any(duplicate), "{again:?}");
+    let copied = fleet.operator().await.node("web-1").await.copied_since;
+    assert!(copied.is_some());
 }
 
 /// The host of an agent that was killed while its network was down sends what the agent had written, once
@@ -149,7 +153,7 @@ async fn a_second_agent_that_polls_is_refused_when_the_first_comes_back() {
     assert!(!posts("two").await, "another process takes its place");
     events.hears(|frame| matches!(frame, Frame::GoAway(away) if away.code == "replaced")).await;
     assert!(posts("one").await, "a process does not come back: there are two");
-    assert!(!posts("two").await);
+    assert!(posts("two").await, "neither goes on until an operator decides (IDN-10)");
 }
 
 #[tokio::test(flavor = "multi_thread")]

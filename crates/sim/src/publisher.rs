@@ -111,6 +111,7 @@ impl Publisher {
                 beacon: None,
                 signed_at: now,
                 contact_secs: CONTACT_SECS,
+                minimum_agent: None,
                 runs: Some(RunTimes::default()),
                 selection: selection.clone(),
                 patterns: patterns.clone(),

@@ -91,6 +91,15 @@ pub enum EnrollError {
         /// The hostname of the node that has it.
         by: Hostname,
     },
+    /// As many keys used the group token as may (ENR-9).
+    #[error("the group token was used by {uses} hosts, as many as it is for")]
+    GroupSpent {
+        /// By how many.
+        uses: u32,
+    },
+    /// No operator approved the key for this hostname, or no more.
+    #[error("the key is not approved")]
+    NotApproved,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

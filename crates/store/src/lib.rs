@@ -12,11 +12,11 @@ pub mod audit;
 mod closure;
 mod enrollment;
 mod error;
-mod joining;
 #[cfg(test)]
 #[path = "../tests/conformance/fixture.rs"]
 #[allow(clippy::unwrap_used, dead_code, reason = "shared with tests")]
 mod fixture;
+mod joining;
 mod log;
 mod objects;
 mod operators;
@@ -26,15 +26,15 @@ mod tasks;
 
 pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use joining::{
-    FailedJoin, FailedJoinRecord, JoinFailureKind, ListVersions, MAX_FAILED_JOINS, MAX_REPORTS_OF_TOKEN, PutListError,
-    ReportJoinError, ReportingToken, StoredList,
+    FailedJoin, FailedJoinRecord, JoinFailureKind, ListVersions, MAX_FAILED_JOINS, MAX_REPORTS_OF_TOKEN,
+    PutListError, ReportJoinError, ReportingToken, StoredList,
 };
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use operators::{CredentialKind, OperatorCredential, OperatorRecord, OperatorRole};
 pub use record::{
-    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, Health,
-    IncarnationCause, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release,
-    RenewedCertificate, Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, GroupUse,
+    Health, IncarnationCause, JoinAdmission, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord,
+    Pruned, Release, RenewedCertificate, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 pub use sqlite::{Store, backup};
 pub use tasks::{

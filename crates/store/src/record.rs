@@ -8,8 +8,8 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::tags::TaggedRun;
 use model::{
-    CertificateValidity, Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeConditions, NodeId,
-    RunReport, RunsHeard, RunsSummary, Timestamp,
+    AgentCapabilities, CertificateValidity, Channel, Contention, Digest, FleetId, Hostname, Incarnation,
+    KeyConfirmation, NodeConditions, NodeId, RunReport, RunsHeard, RunsSummary, Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -102,8 +102,8 @@ pub struct NewNode {
     pub cert_not_after: Option<Timestamp>,
     /// Its certificate's serial number, in hex.
     pub cert_serial: String,
-    /// The token named the key (ENR-9).
-    pub key_confirmed: bool,
+    /// By whose word the key is that host's (ENR-9).
+    pub key_confirmation: KeyConfirmation,
     /// What was declared of the node at enrollment; an object.
     pub declared: Value,
 }
@@ -120,6 +120,40 @@ pub struct TokenUse {
     pub replaces: Option<NodeId>,
     /// The lists by which the caller let the token pass: the enrollment is refused when others count by now.
     pub lists: ListVersions,
+}
+
+/// A use of a group token by one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupUse {
+    /// The token's nonce.
+    pub nonce: String,
+    /// By how many keys it may be used.
+    pub uses: u32,
+    /// When the token expires; its uses are kept at least until then.
+    pub expires_at: Timestamp,
+}
+
+/// What admits a node that has no token of its own (ENR-9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JoinAdmission {
+    /// A group token, which lets it in by itself or after an operator's approval.
+    Group(GroupUse),
+    /// An operator's approval of its key, which is still so in the transaction.
+    Approved,
+    /// The fleet repo's declaration of its key (CFG-8).
+    Declared,
+    /// It was admitted, and its certificate was not used since: the reply was lost (ENR-7).
+    Retry,
+}
+
+impl JoinAdmission {
+    /// What is kept as the nonce that the node enrolled with; empty where there was no token.
+    pub(crate) fn nonce(&self) -> &str {
+        match self {
+            JoinAdmission::Group(group) => &group.nonce,
+            JoinAdmission::Approved | JoinAdmission::Declared | JoinAdmission::Retry => "",
+        }
+    }
 }
 
 /// A certificate that a node got in place of the one before.
@@ -185,8 +219,12 @@ pub struct NodeRecord {
     pub cert_serial: String,
     /// The certificate was used, so its token cannot be tried again (ENR-7).
     pub cert_used: bool,
-    /// The token named the key, or an operator confirmed it.
-    pub key_confirmed: bool,
+    /// By whose word the key is that host's.
+    pub key_confirmation: KeyConfirmation,
+    /// When it was noticed that two hosts hold the key; absent while one does (IDN-10).
+    pub copied: Option<Timestamp>,
+    /// What its agent is and can do, as it said (ENR-5).
+    pub capabilities: Option<AgentCapabilities>,
     /// What was declared of it at enrollment.
     pub declared: Value,
     /// The last contact that was persisted.

@@ -18,13 +18,13 @@ use model::exchange::{HeldRelease, RunNote, TraitReport};
 use model::log::{Fact, FactBody};
 use model::tags::TaggedRun;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
-use model::{Contention, Culprit, Digest, NodeId, ObjectKey, Stub};
+use model::{Contention, Culprit, Digest, JoinDecision, JoinState, NodeId, ObjectKey, PendingJoin, Stub};
 use rusqlite::Connection;
 use store::audit::{AuditDraft, AuditFilter, AuditSubject};
 use store::{
-    CredentialKind, FailedJoin, FleetMeta, JoinFailureKind, KnownPrefix, ObjectFilter, OperatorCredential,
-    OperatorRecord, OperatorRole, ReportingToken, Store, StoredList, SyncProgress, TaskKind, TaskNode, TaskRecord,
-    Touch,
+    CredentialKind, FailedJoin, FleetMeta, GroupUse, JoinFailureKind, KnownPrefix, NewNode, ObjectFilter,
+    OperatorCredential, OperatorRecord, OperatorRole, ReportingToken, Store, StoredList, SyncProgress,
+    TaskKind, TaskNode, TaskRecord, Touch,
 };
 use sync::feed::ObjectState;
 use sync::{Change, Content, FeedCursor, Side, Write};
@@ -128,6 +128,20 @@ async fn fill(store: &Store) {
     store.put_task_nodes("t-1", vec![target]).await.unwrap();
     let prefix = KnownPrefix { prefix: "10.0.0.0/24".into(), authenticated: at(5) };
     store.keep_prefixes(vec![prefix], at(0), 9).await.unwrap();
+    let NewNode { node_id, hostname, public_key, .. } = new_node(3);
+    let join = PendingJoin {
+        node_id,
+        hostname,
+        public_key,
+        address: "10.0.0.9".into(),
+        prefix: "10.0.0.0/24".into(),
+        group: Some("g".into()),
+        since: at(6),
+        state: JoinState::Denied,
+        decided: Some(JoinDecision { at: at(7), by: "ann".into() }),
+    };
+    let group = GroupUse { nonce: "g".into(), uses: 2, expires_at: at(9) };
+    store.keep_waiting(join, Some(group)).await.unwrap();
 }
 
 async fn contact(store: &Store, node: &NodeId) {
@@ -231,6 +245,7 @@ async fn read(store: &Store) -> String {
     show("incarnation", &store.incarnation().await.unwrap());
     show("header of nodes", &store.node_header().await.unwrap());
     show("address prefixes", &store.prefixes().await.unwrap());
+    show("hosts that ask to join", &store.pending_joins().await.unwrap());
     show("operators", &store.operators().await.unwrap());
     show("signed lists", &store.signed_lists().await.unwrap());
     show("failed joins", &store.failed_joins(10, None).await.unwrap());

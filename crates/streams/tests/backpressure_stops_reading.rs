@@ -164,6 +164,8 @@ fn check_in() -> Frame {
         trust: None,
         renewal_failure: None,
         unadopted: None,
+        instance: None,
+        capabilities: None,
     }))
 }
 

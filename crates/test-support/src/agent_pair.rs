@@ -254,6 +254,12 @@ impl Pair {
         self.operator.get(&format!("/v1/objects/{NODE}/Item/web/{name}")).await.ok()
     }
 
+    /// Says that one host alone holds the node's key from now on.
+    pub async fn resolve_copy(&mut self) {
+        let _: Value =
+            self.operator.post(&format!("/v1/nodes/{NODE}/resolve-copy"), &json!({})).await.unwrap();
+    }
+
     pub async fn delete(&mut self, name: &str) {
         let asked = json!({"objects": [{"node": NODE, "kind": "Item", "namespace": "web", "name": name}]});
         let _: Value = self.operator.post("/v1/objects-delete", &asked).await.unwrap();

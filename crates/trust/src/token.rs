@@ -6,9 +6,11 @@ use data_encoding::BASE64URL_NOPAD;
 use model::canonical;
 use model::time::SLACK;
 use model::{Digest, FleetId, Hostname, NodeId, Timestamp};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::document::Slots;
+use crate::group_token::{self, GroupTermsError};
 use crate::key::{PublicKey, SIGNATURE_LEN, SigningKey};
 use crate::signed::message;
 
@@ -89,7 +91,7 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         *self == KeySource::Own
     }
 }
@@ -133,6 +135,17 @@ pub enum TokenError {
         /// The one that asks.
         got: String,
     },
+    /// It is for hostnames of a pattern that this one does not match.
+    #[error("the token is for hosts of {pattern:?}, not for {got}")]
+    OtherGroup {
+        /// The token's pattern.
+        pattern: String,
+        /// The hostname that asks.
+        got: String,
+    },
+    /// The terms of a group token break a bound.
+    #[error(transparent)]
+    Group(#[from] GroupTermsError),
     /// It is for another key.
     #[error("the token is for another key than the one that asks")]
     OtherKey,
@@ -155,10 +168,7 @@ pub enum TokenError {
 /// proxy reads the token.
 pub fn mint(claims: &Claims, root: &SigningKey) -> Result<String, TokenError> {
     check_bounds(claims)?;
-    let bytes = canonical::to_bytes(claims).map_err(|_| TokenError::NotAToken)?;
-    let signature = root.sign(&message(TYPE, &bytes));
-    let (claims, signature) = (BASE64URL_NOPAD.encode(&bytes), BASE64URL_NOPAD.encode(&signature));
-    Ok(format!("{PREFIX}{claims}.{signature}"))
+    encode(PREFIX, TYPE, claims, root)
 }
 
 /// Reads the claims without believing them: what a node may know before it has a trust
@@ -167,7 +177,7 @@ pub fn mint(claims: &Claims, root: &SigningKey) -> Result<String, TokenError> {
 /// # Errors
 /// When the text is no token or was cut off.
 pub fn peek(token: &str) -> Result<Claims, TokenError> {
-    Ok(split(token)?.0)
+    Ok(split(PREFIX, token)?.claims)
 }
 
 /// Verifies a token as the control plane does: signature, time, hostname, key.
@@ -182,7 +192,7 @@ pub fn verify(
     now: Timestamp,
 ) -> Result<Claims, TokenError> {
     let claims = signed_claims(token, root)?;
-    check_time(&claims, now)?;
+    check_time(claims.issued_at, claims.expires_at, now)?;
     check_holder(claims, hostname, key)
 }
 
@@ -207,24 +217,11 @@ pub fn verify_for_report(
 
 /// The claims, if the root key signed them and they are within the bounds on a token's validity.
 fn signed_claims(token: &str, root: &Slots) -> Result<Claims, TokenError> {
-    let (claims, bytes, signature) = split(token)?;
-    let message = message(TYPE, &bytes);
-    let rejected = root.reject_before.is_some_and(|limit| claims.issued_at < limit);
-    if rejected || !root.keys().any(|root| root.verifies(&message, &signature)) {
-        return Err(TokenError::Forged);
-    }
+    let split = split::<Claims>(PREFIX, token)?;
+    let claims = split.claims;
+    check_signature(TYPE, &split.bytes, &split.signature, claims.issued_at, root)?;
     check_bounds(&claims)?;
     Ok(claims)
-}
-
-fn check_time(claims: &Claims, now: Timestamp) -> Result<(), TokenError> {
-    if claims.issued_at > now.plus(SLACK) {
-        return Err(TokenError::FutureDated { at: claims.issued_at, now });
-    }
-    if now > claims.expires_at.plus(SLACK) {
-        return Err(TokenError::Expired { at: claims.expires_at, now });
-    }
-    Ok(())
 }
 
 fn check_holder(claims: Claims, hostname: &str, key: &PublicKey) -> Result<Claims, TokenError> {
@@ -247,13 +244,68 @@ fn check_bounds(claims: &Claims) -> Result<(), TokenError> {
     if validity > limit { Err(TokenError::TooLong) } else { Ok(()) }
 }
 
-fn split(token: &str) -> Result<(Claims, Vec<u8>, Vec<u8>), TokenError> {
+/// Signs claims of a type: prefix, claims, signature, on one line.
+pub(crate) fn encode<T: Serialize>(
+    prefix: &str,
+    kind: &str,
+    claims: &T,
+    root: &SigningKey,
+) -> Result<String, TokenError> {
+    let bytes = canonical::to_bytes(claims).map_err(|_| TokenError::NotAToken)?;
+    let signature = root.sign(&message(kind, &bytes));
+    let (claims, signature) = (BASE64URL_NOPAD.encode(&bytes), BASE64URL_NOPAD.encode(&signature));
+    Ok(format!("{prefix}{claims}.{signature}"))
+}
+
+/// A root key that counts for a token of that time signed these claims.
+pub(crate) fn check_signature(
+    kind: &str,
+    bytes: &[u8],
+    signature: &[u8],
+    issued_at: Timestamp,
+    root: &Slots,
+) -> Result<(), TokenError> {
+    let message = message(kind, bytes);
+    let rejected = root.reject_before.is_some_and(|limit| issued_at < limit);
+    if rejected || !root.keys().any(|root| root.verifies(&message, signature)) {
+        return Err(TokenError::Forged);
+    }
+    Ok(())
+}
+
+/// A token of these times counts now (IDN-7).
+pub(crate) fn check_time(
+    issued_at: Timestamp,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), TokenError> {
+    if issued_at > now.plus(SLACK) {
+        return Err(TokenError::FutureDated { at: issued_at, now });
+    }
+    if now > expires_at.plus(SLACK) {
+        return Err(TokenError::Expired { at: expires_at, now });
+    }
+    Ok(())
+}
+
+/// A token's parts, of which nothing is verified.
+pub(crate) struct SplitToken<T> {
+    pub(crate) claims: T,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) signature: Vec<u8>,
+}
+
+pub(crate) fn split<T: DeserializeOwned + Serialize>(
+    prefix: &str,
+    token: &str,
+) -> Result<SplitToken<T>, TokenError> {
     let token = token.trim();
     if token.len() > MAX_TOKEN {
         return Err(TokenError::NotAToken);
     }
-    let Some(rest) = token.strip_prefix(PREFIX) else {
-        let cut = PREFIX.starts_with(token) && !token.is_empty();
+    let Some(rest) = token.strip_prefix(prefix) else {
+        let is_cut = |prefix: &str| prefix.starts_with(token) && !token.is_empty();
+        let cut = is_cut(PREFIX) || is_cut(group_token::PREFIX);
         return Err(if cut { TokenError::Truncated } else { TokenError::NotAToken });
     };
     let (claims, signature) = rest.split_once('.').ok_or(TokenError::Truncated)?;
@@ -263,5 +315,5 @@ fn split(token: &str) -> Result<(Claims, Vec<u8>, Vec<u8>), TokenError> {
     }
     let bytes = BASE64URL_NOPAD.decode(claims.as_bytes()).map_err(|_| TokenError::Forged)?;
     let claims = canonical::parse_canonical(&bytes).map_err(|_| TokenError::Forged)?;
-    Ok((claims, bytes, signature))
+    Ok(SplitToken { claims, bytes, signature })
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use model::Timestamp;
 use trust::chain::{self, ChainHead, SlotChange, SlotName};
 use trust::lists::{
-    HeldList, ListRefusal, ListSuccession, MAX_LISTED, Revocation, RevocationSet, TokenAllowlist, follows, open,
-    open_kept,
+    HeldList, ListRefusal, ListSuccession, MAX_LISTED, Revocation, RevocationSet, TokenAllowlist, follows,
+    open, open_kept,
 };
 use trust::signed::VerifyError;
 use trust::{SigningKey, Slots, TrustDocument, signed};
@@ -81,7 +81,10 @@ fn its_number_only_rises() {
     }
     let early = NOW.minus(Duration::from_secs(61));
     assert!(matches!(follows(&list, &digest, None, early), Err(ListRefusal::Future { .. })));
-    assert_eq!(follows(&list, &digest, None, NOW.minus(Duration::from_secs(60))), Ok(ListSuccession::Follows));
+    assert_eq!(
+        follows(&list, &digest, None, NOW.minus(Duration::from_secs(60))),
+        Ok(ListSuccession::Follows)
+    );
 }
 
 #[test]

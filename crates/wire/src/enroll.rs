@@ -8,8 +8,9 @@ use trust::TrustDocument;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnrollRequest {
-    /// The bootstrap token, as minted.
-    pub token: String,
+    /// The bootstrap token or group token, as minted; absent where the host asks to join without one (ENR-9).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// The hostname that asks.
     pub hostname: String,
     /// The certificate request in PEM, signed by the node's key. Only its key counts.

@@ -1,6 +1,7 @@
 //! Header names and the protocol's version (WIR-1).
 
 use http::HeaderMap;
+use model::ReleaseVersion;
 
 /// The protocol's major version, in every request and response.
 pub const PROTOCOL_HEADER: &str = "muster-protocol";
@@ -9,7 +10,7 @@ pub const PROTOCOL: &str = "1";
 /// The agent's version; informational, except that one below the minimum is refused.
 pub const AGENT_VERSION_HEADER: &str = "muster-agent-version";
 /// The oldest agent that this control plane serves.
-pub const MINIMUM_AGENT: (u64, u64, u64) = (0, 1, 0);
+pub const MINIMUM_AGENT: ReleaseVersion = ReleaseVersion(0, 1, 0);
 /// Names a request in problems and logs.
 pub const REQUEST_ID_HEADER: &str = "muster-request-id";
 /// RFC 9530 digest of the body as sent.
@@ -36,14 +37,13 @@ pub fn version(headers: &HeaderMap) -> VersionCheck {
     if text(PROTOCOL_HEADER) != Some(PROTOCOL) {
         return VersionCheck::OtherProtocol;
     }
-    match text(AGENT_VERSION_HEADER).and_then(parse_version) {
+    match agent_version(headers) {
         Some(version) if version < MINIMUM_AGENT => VersionCheck::TooOld,
         Some(_) | None => VersionCheck::Fits,
     }
 }
 
-fn parse_version(text: &str) -> Option<(u64, u64, u64)> {
-    let core = text.split(['-', '+']).next()?;
-    let mut parts = core.splitn(3, '.').map(|part| part.parse().ok());
-    Some((parts.next()??, parts.next()??, parts.next()??))
+/// The version of the agent that sends these headers, where it says one that can be read.
+pub fn agent_version(headers: &HeaderMap) -> Option<ReleaseVersion> {
+    ReleaseVersion::parse(headers.get(AGENT_VERSION_HEADER)?.to_str().ok()?)
 }

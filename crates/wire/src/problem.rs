@@ -45,7 +45,7 @@ codes! {
     ProtocolVersion "protocol-version" 400 "The protocol version is missing or not spoken here"
         "Both sides must send `Muster-Protocol: 1`. Upgrade the older of agent and control plane; the control plane speaks N and N+1 side by side."
     AgentTooOld "agent-too-old" 400 "The agent is older than this control plane serves"
-        "Install a newer muster-agent on the node."
+        "Install a newer muster-agent on the node: the detail says which. The fleet's own minimum is `minimum_agent` in fleet.yaml."
     BadBody "bad-body" 400 "The body cannot be read"
         "The request was cut off or is not the JSON expected here. If the agent and the control plane are both Muster, look for a proxy that changes bodies."
     BadQuery "bad-query" 400 "The query of the URL cannot be read"
@@ -114,6 +114,18 @@ codes! {
         "Only a trust error and a failed enrollment are told so, by the host and key of a token that was not used. There is nothing to do for the agent."
     TokenUsed "token-used" 409 "The token was used"
         "Each token enrolls one node once. Mint a new one."
+    GroupTokenSpent "group-token-spent" 409 "The group token was used by as many hosts as it is for"
+        "A host that used it may do so again; another one needs another token: `muster token mint --group PATTERN --uses N`."
+    JoinPending "join-pending" 403 "The host waits for an operator's approval"
+        "On an operator's machine: `muster node list --pending`, compare the fingerprint with what `muster-agent fingerprint` prints on the host, then `muster node approve NAME`. The agent asks again by itself."
+    JoinDenied "join-denied" 403 "An operator denied this key"
+        "It stays so until an operator forgets it: `muster node deny NAME --forget`. A token that names the key, and a key that the fleet repo declares, are admitted all the same."
+    TooManyJoins "too-many-joins" 429 "As many hosts wait for approval as may"
+        "So many in all, and of one network. Approve or deny those that wait: `muster node list --pending`. A token that names its host needs no approval."
+    AmbiguousJoin "ambiguous-join" 409 "Several keys ask to join under this name"
+        "The detail names their fingerprints: name the one that `muster-agent fingerprint` prints on the host."
+    KeyNotDeclared "key-not-declared" 403 "The fleet repo declares another key for this host"
+        "Join with the key that nodes.yaml declares, or declare this one, publish, and join again. `muster-agent fingerprint` prints what `key:` may say."
     HostnameTaken "hostname-taken" 409 "An active node has this hostname"
         "Where the host was reinstalled: `muster node replace HOSTNAME` mints a token that takes its place. Else remove the old node first: `muster node remove HOSTNAME`."
     KeyTaken "key-taken" 409 "An active node has this key"
@@ -199,7 +211,7 @@ codes! {
     WrongPhase "wrong-phase" 409 "The task or workflow does not stand where this could be done"
         "Look at it again: it has moved on, or is over."
     DuplicateIdentity "duplicate-identity" 409 "Two agents use one identity"
-        "Another process holds a stream under this node's certificate. Stop one; if it is another machine, enroll it anew with a key of its own."
+        "Two processes work under this node's key, as after a disk was cloned. Until an operator decides neither gets releases, actions or objects. Stop the copy, make it a host of its own (`muster-agent prepare-image`, then join), and say so: `muster node approve NAME --copy-resolved`."
     TooManyStreams "too-many-streams" 429 "There are as many streams as the control plane holds"
         "The agent goes on by polling and tries again. Raise the bound of streams if the host has the memory."
     UpgradeRequired "upgrade-required" 426 "HTTP/1.1 is spoken here only for the upgrade to a WebSocket"
@@ -294,7 +306,8 @@ impl From<trust::token::TokenError> for Problem {
             E::NotAToken | E::Truncated => Code::TokenMalformed,
             E::Forged | E::TooLong => Code::TokenForged,
             E::Expired { .. } | E::FutureDated { .. } => Code::TokenExpired,
-            E::OtherHost { .. } => Code::TokenOtherHost,
+            E::OtherHost { .. } | E::OtherGroup { .. } => Code::TokenOtherHost,
+            E::Group(_) => Code::TokenForged,
             E::OtherKey => Code::TokenOtherKey,
             E::Unbound => Code::TokenUnbound,
         };

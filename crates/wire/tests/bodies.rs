@@ -129,6 +129,8 @@ fn check_in() -> CheckIn {
         trust: None,
         renewal_failure: None,
         unadopted: None,
+        instance: None,
+        capabilities: None,
     }
 }
 
@@ -237,6 +239,8 @@ fn answers() -> impl Strategy<Value = Answer> {
             same_cause: Default::default(),
             server_time: want_traits.then_some(model::Timestamp::from_secs(1_800_000_000)),
             renew_certificate: want_traits,
+            want_capabilities: want_traits,
+            identity_copied: want_traits,
             next_checkin_secs,
             acked,
             offer: None,

@@ -154,6 +154,8 @@ fn stream() -> Vec<Said> {
                 trust: None,
                 renewal_failure: None,
                 unadopted: None,
+                instance: None,
+                capabilities: None,
             })),
         ),
         (
@@ -176,6 +178,8 @@ fn stream() -> Vec<Said> {
                 server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),
                 trust_links: Vec::new(),
                 renew_certificate: false,
+                want_capabilities: false,
+                identity_copied: false,
             })),
         ),
         (Role::Principal, "Something changed: check in now.", Frame::StateUpdated),

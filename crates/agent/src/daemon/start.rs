@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex};
 
 use lang::Value;
+use model::AgentInstance;
 use model::policy::Policy;
 use net::tasks;
 use node::Node;
 use providers::traits::Collectors;
 
 use super::Daemon;
+use crate::capabilities;
 use crate::clock::now;
 use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonHandle, DaemonInbox};
-use crate::exchange::CheckInClient;
+use crate::exchange::{AgentIntroduction, CheckInClient};
 use crate::healing::HostWatch;
 use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
@@ -42,6 +44,7 @@ struct DaemonFoundation {
     view: Arc<SharedStatus>,
     operations: OperationQueue,
     handle: DaemonHandle,
+    instance: AgentInstance,
 }
 
 impl Daemon {
@@ -119,7 +122,19 @@ impl DaemonFoundation {
         let release = Arc::new(ActiveRelease::open(durable)?);
         let sets = Arc::new(AgentSets::open(durable)?);
         let (view, operations) = (Arc::new(SharedStatus::default()), OperationQueue::default());
-        Ok(DaemonFoundation { machine, session, member, storage, release, sets, view, operations, handle })
+        let instance = durable.begin_instance()?;
+        Ok(DaemonFoundation {
+            machine,
+            session,
+            member,
+            storage,
+            release,
+            sets,
+            view,
+            operations,
+            handle,
+            instance,
+        })
     }
 
     fn runner(&self) -> Runner {
@@ -157,7 +172,7 @@ impl DaemonFoundation {
             daemon: self.handle.clone(),
         };
         let dialer = TransportDialer::new(self.session.clone(), membership.hostname.clone());
-        Ok(Arc::new(Synchronization::start(context, self.release.terms(), dialer, seed)?))
+        Ok(Arc::new(Synchronization::start(context, self.release.terms(), dialer, &self.instance, seed)?))
     }
 
     fn follow_rejoins(&self, sync: &Arc<Synchronization>) -> RejoinFollower {
@@ -165,6 +180,8 @@ impl DaemonFoundation {
     }
 
     fn check_in_client(&self, rejoin: &RejoinFollower, sync: &Arc<Synchronization>) -> CheckInClient {
+        let delegations = self.release.delegations().held().delegations.clone();
+        let capabilities = capabilities::read(self.machine.kinds.host().root(), &delegations);
         CheckInClient::new(
             self.session.clone(),
             self.member.clone(),
@@ -172,6 +189,7 @@ impl DaemonFoundation {
             sync.clone(),
             self.storage.clone(),
             self.handle.clone(),
+            AgentIntroduction { instance: self.instance.clone(), capabilities },
         )
     }
 }

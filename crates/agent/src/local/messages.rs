@@ -129,6 +129,9 @@ pub struct ContactView {
     /// By the last answer no entry of what is published matches this host. What it holds stays in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unassigned: bool,
+    /// Another host holds the node's key, as the control plane says: no releases, actions or objects come.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub identity_copied: bool,
 }
 
 impl ContactView {

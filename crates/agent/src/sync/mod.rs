@@ -32,6 +32,7 @@ pub mod view;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use model::AgentInstance;
 use net::tasks;
 use tokio::sync::watch;
 use trust::token::TlsTermination;
@@ -40,7 +41,7 @@ use crate::delegated::DelegationGate;
 use crate::dialing::TransportDialer;
 use crate::events::DaemonHandle;
 use crate::release::ReleaseTerms;
-use crate::state::{Durable, StateError, fresh_incarnation};
+use crate::state::{Durable, StateError};
 use operations::OperationQueue;
 use reconciler::{ActionSink, ObjectReconciler};
 use sets::AgentSets;
@@ -86,6 +87,7 @@ impl Synchronization {
         context: SyncContext,
         mut terms: watch::Receiver<ReleaseTerms>,
         dialer: TransportDialer,
+        instance: &AgentInstance,
         seed: u64,
     ) -> Result<Synchronization, StateError> {
         let context = Arc::new(context);
@@ -95,7 +97,8 @@ impl Synchronization {
             terms.sync.clone()
         };
         let reconciler = ObjectReconciler::start(&context, policy)?;
-        let instance = fresh_incarnation()?.to_string();
+        // The same as in check-ins: the control plane tells two holders of one key apart by it.
+        let instance = instance.id.clone();
         let links = Links::start(context.clone(), reconciler.clone(), terms.clone(), dialer, instance, seed);
         tasks::spawn(observe(terms, reconciler, context.clone()));
         tasks::spawn(write_view(context.clone()));

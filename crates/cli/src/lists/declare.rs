@@ -53,7 +53,9 @@ impl UserError for DeclareError {
             DeclareError::NoRepo(_) => Some("name the folder of the fleet repo: --repo DIR".to_owned()),
             DeclareError::Form { entry, .. } => {
                 let entry = entry.trim_end();
-                Some(format!("`muster check DIR` shows its mistakes; or write this into it by hand:\n{entry}"))
+                Some(format!(
+                    "`muster check DIR` shows its mistakes; or write this into it by hand:\n{entry}"
+                ))
             }
             DeclareError::Read { .. } | DeclareError::Write { .. } => None,
         }
@@ -63,9 +65,21 @@ impl UserError for DeclareError {
 /// A token to declare.
 pub(crate) struct NewToken<'a> {
     pub(crate) nonce: &'a str,
-    pub(crate) hostname: &'a Hostname,
+    /// The host that it is for; `None` for a group's.
+    pub(crate) hostname: Option<&'a Hostname>,
     pub(crate) expires_at: Timestamp,
     pub(crate) replaces: Option<&'a NodeId>,
+}
+
+impl NewToken<'_> {
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let NewToken { nonce, hostname, expires_at, replaces } = self;
+        let mut fields = vec![("nonce", quoted(nonce))];
+        fields.extend(hostname.map(|hostname| ("hostname", hostname.to_string())));
+        fields.push(("expires_at", quoted(expires_at)));
+        fields.extend(replaces.map(|node| ("replaces", node.to_string())));
+        fields
+    }
 }
 
 /// Declares a token in a fleet repo; gives the file.
@@ -74,14 +88,12 @@ pub(crate) struct NewToken<'a> {
 /// When the file has mistakes, or cannot be written; it is as it was then.
 pub(crate) fn token(repo: &Path, token: &NewToken<'_>) -> Result<PathBuf, DeclareError> {
     let NewToken { nonce, hostname, expires_at, replaces } = token;
-    let mut fields =
-        vec![("nonce", quoted(nonce)), ("hostname", hostname.to_string()), ("expires_at", quoted(expires_at))];
-    fields.extend(replaces.map(|node| ("replaces", node.to_string())));
+    let fields = token.fields();
     let list = RepoList { repo, file: TOKENS_FILE, key: "tokens" };
     let wanted = DeclaredToken {
         nonce: (*nonce).to_owned(),
         expires_at: *expires_at,
-        hostname: Some((*hostname).clone()),
+        hostname: hostname.cloned(),
         replaces: replaces.cloned(),
     };
     list.append(&fields, |text| declared_tokens(text).ok(), |read| read == &wanted)
@@ -109,8 +121,10 @@ pub(crate) fn revocation(
 }
 
 /// An entry as it is declared, for people to copy.
-pub(crate) fn token_entry(nonce: &str, hostname: &Hostname, expires_at: Timestamp) -> String {
-    format!("{{nonce: {}, hostname: {hostname}, expires_at: {}}}", quoted(&nonce), quoted(&expires_at))
+pub(crate) fn token_entry(token: &NewToken<'_>) -> String {
+    let fields: Vec<String> =
+        token.fields().into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    format!("{{{}}}", fields.join(", "))
 }
 
 /// A text in double quotes, as YAML reads it whatever it holds.
@@ -190,7 +204,8 @@ fn indent_of_items(text: &str) -> usize {
 /// The text with its list open for items: `key:` at the end.
 fn with_open_list(text: &str, key: &str) -> String {
     let is_key = |line: &&str| line.split('#').next().is_some_and(|line| line.trim_end().starts_with(key));
-    let mut kept: String = text.lines().filter(|line| !is_key(line)).map(|line| format!("{line}\n")).collect();
+    let mut kept: String =
+        text.lines().filter(|line| !is_key(line)).map(|line| format!("{line}\n")).collect();
     kept.push_str(&format!("{key}:\n"));
     kept
 }
@@ -214,7 +229,9 @@ mod tests {
         assert!(matches!(revoke(at(0), None), Err(DeclareError::NoRepo(_))));
         std::fs::write(dir.path().join("fleet.yaml"), "").unwrap();
         let file = dir.path().join(REVOCATIONS_FILE);
-        for before in ["", "# who is out\n", "revocations:\n", "# a\nrevocations: []\n", "revocations: [] # none"] {
+        for before in
+            ["", "# who is out\n", "revocations:\n", "# a\nrevocations: []\n", "revocations: [] # none"]
+        {
             std::fs::write(&file, before).unwrap();
             assert_eq!(revoke(at(0), None).unwrap().len(), 1, "{before:?}");
         }
@@ -237,7 +254,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("fleet.yaml"), "").unwrap();
         let file = dir.path().join(TOKENS_FILE);
-        for before in ["tokens: [{nonce: a, expires_at: \"2026-01-01T00:00:00Z\"}]\n", "tokens: {", "other: 1\n"] {
+        for before in
+            ["tokens: [{nonce: a, expires_at: \"2026-01-01T00:00:00Z\"}]\n", "tokens: {", "other: 1\n"]
+        {
             std::fs::write(&file, before).unwrap();
             let host = "web-1".parse().unwrap();
             let new = NewToken { nonce: "n", hostname: &host, expires_at: at(0), replaces: None };

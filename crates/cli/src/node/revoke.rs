@@ -92,7 +92,9 @@ pub(super) async fn run(
     };
     let what = match is_enrolled {
         true => format!("{hostname} will be cut off: what was issued for it until now counts no more"),
-        false => format!("{hostname} is not enrolled; tokens that were minted for it until now count no more"),
+        false => {
+            format!("{hostname} is not enrolled; tokens that were minted for it until now count no more")
+        }
     };
     screen.confirm(&what, args.yes)?;
     let not_before = now();

@@ -166,6 +166,7 @@ mod tests {
             headers: Default::default(),
             node_header: held.map(|seq| header(seq, "acme-1", &key())),
             went_back: went_back.then_some(incarnation),
+            minimum_agent: None,
             trust_overtaken: None,
         }
     }

@@ -415,7 +415,8 @@ impl Publisher {
         let labelled = label.is_none() || headers.values().all(|header| header.label.as_deref() == label);
         let requires = built.requires(FEATURES);
         let required = headers.values().all(|header| header.requires == requires);
-        Ok(labelled && required && freshness == built.freshness_secs())
+        let minimum = self.head.minimum_agent == built.fleet().minimum_agent;
+        Ok(labelled && required && minimum && freshness == built.freshness_secs())
     }
 
     /// Nodes hold a release that the control plane does not have, and refuse its newest: the same content needs
@@ -581,6 +582,7 @@ impl Publisher {
             patterns: fleet.patterns.len(),
             modules: fleet.modules.len(),
             by: None,
+            minimum_agent: fleet.minimum_agent.clone(),
         };
         Ok(Commit { headers, expected_head: self.head.seq, summary })
     }

@@ -94,6 +94,8 @@ pub fn answer() -> Answer {
         server_time: None,
         trust_links: Vec::new(),
         renew_certificate: false,
+        want_capabilities: false,
+        identity_copied: false,
     }
 }
 

@@ -66,6 +66,7 @@ pub fn head(seq: u64, channel_name: &str, selection: &Selection) -> Arc<Head> {
         beacon: None,
         signed_at: header.created,
         contact_secs: CONTACT_SECS,
+        minimum_agent: None,
         runs: Some(RunTimes::default()),
         patterns: Arc::new(Patterns::read(selection).unwrap()),
         selection: Arc::new(selection.clone()),
@@ -108,6 +109,8 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         trust: None,
         renewal_failure: None,
         unadopted: None,
+        instance: None,
+        capabilities: None,
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use catalog::channel::{
     ChannelSettings, DEFAULT_FRESHNESS_SECS, MAX_JITTER, MIN_CONTACT_SECS, TRAIT_TTL_SECS,
 };
+use model::ReleaseVersion;
 use model::policy::RebootPolicy;
 use model::replication::{Bounds, LinkSettings, TransportPolicy};
 use model::window::DeclaredWindow;
@@ -30,6 +31,8 @@ pub(crate) struct FleetDecl {
     pub(crate) owner: Option<Spanned<String>>,
     pub(crate) vars: Vec<Var>,
     pub(crate) observe: bool,
+    /// The oldest agent that check-ins are taken from.
+    pub(crate) minimum_agent: Option<String>,
     /// In order: the first that is for a node holds.
     pub(crate) sync: Vec<SyncDecl>,
     /// By name.
@@ -72,10 +75,24 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
     }
     fleet.vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
     fleet.observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
+    fleet.minimum_agent = keys.read("minimum_agent", |node| version(reading, node));
     fleet.sync = keys.read("sync", |node| sync::read(reading, node));
     fleet.delegations = keys.read("delegations", |node| delegation::read(reading, node));
     keys.end(reading);
     fleet
+}
+
+/// A version of the agent.
+fn version(reading: &mut Reading<'_>, node: &YamlNode) -> Option<String> {
+    let text = reading.text(node, "minimum_agent")?;
+    match ReleaseVersion::parse(&text.value) {
+        Some(version) => Some(version.to_string()),
+        None => {
+            let message = format!("`{}` is no version of an agent", text.value);
+            reading.error("E039", text.at, message).help("write it as in `minimum_agent: 0.2.0`");
+            None
+        }
+    }
 }
 
 fn check_format(reading: &mut Reading<'_>, node: &YamlNode) {

@@ -2,6 +2,7 @@
 //! entry says of them.
 
 use lang::{Expr, Pattern};
+use trust::declared_key;
 
 use super::vars::{self, Var};
 use crate::exprs::{self, ExprSite};
@@ -24,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) modules: Vec<Spanned<String>>,
     pub(crate) vars: Vec<Var>,
     pub(crate) observe: bool,
+    /// The fingerprint of the node's key (CFG-8).
+    pub(crate) key: Option<Spanned<String>>,
 }
 
 /// An item of `match:` or `except:`.
@@ -90,6 +93,7 @@ fn entry(reading: &mut Reading<'_>, node: &YamlNode) -> NodesEntry {
     };
     keys.end(reading);
     own_exceptions(reading, &entry);
+    one_node_of_key(reading, &entry);
     entry
 }
 
@@ -103,6 +107,17 @@ fn own_exceptions(reading: &mut Reading<'_>, entry: &NodesEntry) {
                 .help("drop it from `match`, or narrow `except`")
                 .label(except.at, "excepted here");
         }
+    }
+}
+
+/// A key is one node's: an entry that declares one names one node exactly.
+fn one_node_of_key(reading: &mut Reading<'_>, entry: &NodesEntry) {
+    let Some(key) = &entry.facts.key else { return };
+    let is_one = matches!(entry.matches.as_slice(), [one] if one.pattern.is_exact());
+    if !is_one && !entry.matches.is_empty() {
+        reading
+            .error("E036", key.at, "`key` is the key of one node, and this entry is for more than one name")
+            .help("give the node an entry of its own, or write `key:` into hosts/HOSTNAME.yaml");
     }
 }
 
@@ -144,6 +159,22 @@ fn facts(reading: &mut Reading<'_>, keys: &mut Keys<'_>) -> Facts {
         labels: keys.read("labels", |node| labels(reading, node)),
         vars: keys.read("vars", |node| vars::read(reading, node, "vars")),
         observe: keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false),
+        key: keys.read("key", |node| key(reading, node)),
+    }
+}
+
+/// A node's public key, as the fingerprint by which it is compared.
+fn key(reading: &mut Reading<'_>, node: &YamlNode) -> Option<Spanned<String>> {
+    let text = reading.text(node, "key")?;
+    match declared_key::fingerprint(&text.value) {
+        Ok(fingerprint) => Some(Spanned { value: fingerprint, at: text.at }),
+        Err(error) => {
+            reading.error("E037", text.at, format!("this is no node's key: {error}")).help(
+                "write what `muster-agent fingerprint` prints on the host, or the line of \
+                 /etc/ssh/ssh_host_ed25519_key.pub where it joins with its SSH host key",
+            );
+            None
+        }
     }
 }
 

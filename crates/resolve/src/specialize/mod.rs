@@ -72,6 +72,8 @@ pub struct PatternSpec {
 /// What a fleet repo means, node by node.
 #[derive(Clone, Debug, Default)]
 pub struct Specialized {
+    /// The oldest agent that check-ins are taken from, if the fleet says so.
+    pub minimum_agent: Option<String>,
     /// Every channel's settings.
     pub channels: Arc<BTreeMap<String, ChannelSettings>>,
     /// Nodes that are named exactly or have a host file. They come before all patterns.

@@ -199,6 +199,7 @@ fn declared(context: &Context, entry: &ReadEntry<'_>, host: Option<&ReadHost<'_>
         labels: own.labels.iter().chain(over.into_iter().flat_map(|facts| &facts.labels)).cloned().collect(),
         // What a group's condition says is known only when all of this is.
         groups: BTreeSet::new(),
+        key: pick(|facts| &facts.key, &None),
     }
 }
 

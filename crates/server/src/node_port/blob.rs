@@ -22,6 +22,7 @@ pub(super) async fn blob(
     parts: &http::request::Parts,
 ) -> Result<PortReply, Problem> {
     ready(plane)?;
+    caller.is_alone()?;
     let digest: Digest =
         matched.digest.as_deref().and_then(|text| text.parse().ok()).ok_or(Code::NotFound)?;
     // A set held by the node's own word alone would entitle it to anything.

@@ -75,10 +75,20 @@ impl CallingNode {
             None => Ok(()),
             Some(revocation) => {
                 let why = revocation.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                let detail =
-                    format!("what was issued before {} counts no more{why}", revocation.not_before);
+                let detail = format!("what was issued before {} counts no more{why}", revocation.not_before);
                 Err(Problem::new(Code::Revoked, detail))
             }
+        }
+    }
+
+    /// One host alone holds the node's key, as far as is known (IDN-10).
+    pub(crate) fn is_alone(&self) -> Result<(), Problem> {
+        match self.slot.lock().node.exceptions().copied {
+            Some(since) => Err(Problem::new(
+                Code::DuplicateIdentity,
+                format!("since {since} two hosts hold this node's key"),
+            )),
+            None => Ok(()),
         }
     }
 

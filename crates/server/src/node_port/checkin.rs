@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::Incarnation;
 use model::exchange::{Acked, Answer, CheckIn, HeldRelease, HeldTrust, Report, Signed, TraitReport};
 use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
 use model::replication::Mode;
 use model::status::{Contact, contact_of};
+use model::{Incarnation, ReleaseVersion, Timestamp};
 use plane::Step;
 use store::StoreError;
 use trust::signed;
@@ -36,6 +36,7 @@ pub(crate) async fn check_in(
     plane: &Arc<ControlPlane>,
     caller: &CallingNode,
     mut request: CheckIn,
+    version: Option<ReleaseVersion>,
     wait: Duration,
 ) -> Result<CheckInReply, Problem> {
     ready(plane)?;
@@ -44,6 +45,7 @@ pub(crate) async fn check_in(
         return Err(Code::UnknownNode.into());
     }
     caller.is_not_revoked()?;
+    is_new_enough(plane, caller, version)?;
     check_facts(&request.facts)?;
     let begun = Instant::now();
     keep_seen(plane, caller, &mut request).await?;
@@ -53,8 +55,10 @@ pub(crate) async fn check_in(
     // What is asked again is small: facts and traits are not held for as long as an answer waits.
     let facts = std::mem::take(&mut request.facts);
     let traits = request.traits.take();
+    // Who speaks is taken in once: an answer that waits outlives the process that asked for it, for a moment.
+    let (instance, capabilities) = (request.instance.take(), request.capabilities.take());
     let quiet = request.clone();
-    let request = CheckIn { facts, traits, ..request };
+    let request = CheckIn { facts, traits, instance, capabilities, ..request };
     compare_once(plane, caller).await?;
     let TakenStep { mut step, stream_newly_requested } = take_step(plane, caller, request);
     let acked = match persist(plane, caller, incarnation.clone(), &mut step).await? {
@@ -74,6 +78,35 @@ pub(crate) async fn check_in(
     let far = Duration::from_secs(step.answer.next_checkin_secs) > KEEP_OPEN;
     let closes_connection = far && step.unchanged && wait.is_zero();
     Ok(CheckInReply { answer: step.answer, closes_connection })
+}
+
+/// The agent is as new as the release that the node is pointed to asks for. One that is not is heard of, and told what
+/// to install; `version` is that of the request, where it says one.
+fn is_new_enough(
+    plane: &ControlPlane,
+    caller: &CallingNode,
+    version: Option<ReleaseVersion>,
+) -> Result<(), Problem> {
+    let heads = plane.heads();
+    let mut entry = caller.slot.lock();
+    let pointed = entry.node.pointed(&heads);
+    let minimum = pointed.and_then(|(head, _)| head.minimum_agent);
+    let too_old =
+        version.or(entry.node.agent_version).filter(|version| minimum.is_some_and(|min| *version < min));
+    let before = entry.node.change_exceptions(|it| std::mem::replace(&mut it.agent_too_old, too_old));
+    let Some((version, minimum)) = too_old.zip(minimum) else {
+        if before.is_some() {
+            plane.index.mark_entry(&caller.slot, &mut entry);
+        }
+        return Ok(());
+    };
+    entry.node.last_seen = Some(now());
+    plane.index.touch(&caller.slot, &mut entry);
+    plane.index.mark_entry(&caller.slot, &mut entry);
+    let detail = format!(
+        "this agent is {version}, and the fleet takes {minimum} or later: install muster-agent {minimum}"
+    );
+    Err(Problem::new(Code::AgentTooOld, detail))
 }
 
 /// What depends on the signed artifacts waits until they are loaded (WIR-4).
@@ -235,7 +268,9 @@ async fn persist(
     let (first_use, run_confirmed) = (step.first_use, step.run_confirmed);
     let tagged_run_confirmed = step.tagged_run_confirmed.take();
     let confirms = run_confirmed.is_some() || tagged_run_confirmed.is_some();
-    if !first_use && !confirms && traits.is_none() && facts.is_empty() {
+    let (copied, capabilities) = (step.newly_copied.take(), step.capabilities.take());
+    let says_more = confirms || copied.is_some() || capabilities.is_some();
+    if !first_use && !says_more && traits.is_none() && facts.is_empty() {
         return Ok(None);
     }
     let (plane, caller) = (plane.clone(), caller.clone());
@@ -259,6 +294,15 @@ async fn persist(
             };
             stored = stored.and(confirmed.inspect_err(undo));
         }
+        if let Some(at) = copied {
+            stored = stored.and(note_copied(&plane, &caller, at).await);
+        }
+        if let Some(capabilities) = capabilities {
+            note_newer(&plane, &capabilities.version);
+            let kept = plane.store.put_capabilities(&caller.id, *capabilities).await;
+            // Not stored: the next answer asks for them again.
+            stored = stored.and(kept.inspect_err(|_| caller.slot.lock().node.agent_version = None));
+        }
         // A check-in after this one may have brought newer ones meanwhile.
         let is_newest = |traits: &TraitReport| caller.slot.lock().node.traits == Some(traits.digest);
         if let Some(traits) = traits.filter(is_newest) {
@@ -273,6 +317,40 @@ async fn persist(
         accept_facts(&plane, &caller, &incarnation, facts).await.map(Some)
     })
     .await
+}
+
+/// Makes durable that two hosts hold a node's key, and ends what is open to either (IDN-10).
+pub(crate) async fn note_copied(
+    plane: &ControlPlane,
+    caller: &CallingNode,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let hostname = caller.slot.names().1;
+    tracing::error!(node = %caller.id, %hostname, "two hosts hold this node's key: neither gets releases, actions or \
+        objects until an operator decides");
+    let undo = |_: &StoreError| caller.slot.lock().node.change_exceptions(|it| it.copied = None);
+    plane.store.set_copied(&caller.id, Some(at)).await.inspect_err(undo)?;
+    plane.index.mark(&caller.slot);
+    plane
+        .hub
+        .sync_index()
+        .update(&caller.id, |summary| summary.duplicate = Some(tokio::time::Instant::now()));
+    if let Some(link) = plane.hub.sync_index().link(&caller.id) {
+        link.end(Code::DuplicateIdentity.as_str(), "two hosts hold this node's key");
+    }
+    Ok(())
+}
+
+/// Says once of each version that an agent is newer than this control plane.
+fn note_newer(plane: &ControlPlane, version: &str) {
+    let (Some(agent), Some(own)) =
+        (ReleaseVersion::parse(version), ReleaseVersion::parse(env!("CARGO_PKG_VERSION")))
+    else {
+        return;
+    };
+    if agent > own && plane.joins.note_newer(agent) {
+        tracing::warn!(agent = %agent, control_plane = %own, "agents are newer than this control plane: upgrade it");
+    }
 }
 
 /// How far the node's log is durable here, where that is less than was acknowledged: the data went back, and
@@ -397,6 +475,8 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             trust: None,
             renewal_failure: None,
             unadopted: None,
+            instance: None,
+            capabilities: None,
         };
         node.check_in(empty, &heads, now())
     };

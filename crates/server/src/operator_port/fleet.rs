@@ -35,13 +35,14 @@ pub(super) async fn node(call: OperatorCall, asked: NodeName) -> Result<NodeView
     node_view(&call, &asked.node).await
 }
 
-async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeView, Problem> {
+pub(super) async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeView, Problem> {
     let (plane, slot) = (&call.plane, call.node(name).await?);
     let node = slot.names().1.to_string();
     let newest = AuditFilter { node: Some(node), limit: LOOKED_AT, ..AuditFilter::default() };
     let entries = plane.store.audit(newest).await.map_err(store_problem)?;
     let mut entries = entries.iter().filter_map(|row| serde_json::from_str::<AuditEntry>(&row.entry).ok());
     let last_change = entries.find(|entry| entry.refused.is_none());
+    let record = plane.store.node(&slot.id()).await.map_err(store_problem)?;
     let heads = plane.heads();
     let mut entry = slot.lock();
     let view = view(&mut entry.node, &heads, plane.certificate_recovery(), now());
@@ -50,7 +51,11 @@ async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeView, Problem>
     let others = failure.and_then(|failure| {
         plane.index.others_failing(std::slice::from_ref(failure)).remove(&failure.resource)
     });
-    Ok(NodeView { same_cause: others, last_change, ..view })
+    let (capabilities, declared) =
+        record.map(|record| (record.capabilities, record.declared)).unwrap_or_default();
+    let join_labels = declared.get("labels").cloned().unwrap_or_default();
+    let join_labels = serde_json::from_value(join_labels).unwrap_or_default();
+    Ok(NodeView { same_cause: others, last_change, capabilities, join_labels, ..view })
 }
 
 pub(super) async fn entry(call: OperatorCall, asked: EntryName) -> Result<EntryView, Problem> {
@@ -93,6 +98,10 @@ fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now:
         same_cause: None,
         since: since(node, status.overall(), heads),
         fingerprint: node.key.fingerprint(),
+        key_confirmation: Some(node.key_confirmation),
+        copied_since: exceptions.copied,
+        capabilities: None,
+        join_labels: Default::default(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
         run_request: exceptions.run_request,
         tagged_run: exceptions.tagged_run,

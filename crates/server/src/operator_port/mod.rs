@@ -12,6 +12,7 @@
 
 mod call;
 mod fleet;
+mod joins;
 mod operators;
 mod publish;
 mod requests;
@@ -37,6 +38,7 @@ use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
 use crate::answer::{PortReply, json, refuse};
+use crate::api::joins::{APPROVE_JOIN, DENY_JOIN, FORGET_JOIN, JOINS, RESOLVE_COPY};
 use crate::api::lists::{ADD_LISTS, FAILED_JOINS, LISTS};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
 use crate::api::operation::{Operation, OperationEffect, OperationReach, segments};
@@ -89,6 +91,11 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::NODE, fleet::node),
         route(&api::ENTRY, fleet::entry),
         route(&api::REMOVE_NODE, fleet::remove),
+        route(&JOINS, |call, _| ready(Ok(joins::list(&call)))),
+        route(&APPROVE_JOIN, joins::approve),
+        route(&DENY_JOIN, joins::deny),
+        route(&FORGET_JOIN, joins::forget),
+        route(&RESOLVE_COPY, joins::resolve_copy),
         route(&api::TRAITS, fleet::traits),
         route(&api::FACTS, fleet::facts),
         route(&api::RUNS, fleet::runs),

@@ -88,6 +88,7 @@ pub(super) async fn head(call: OperatorCall, _: Empty) -> Result<HeadView, Probl
         trust: plane.trust.documents().newest().document.clone(),
         seq: newest.map(|head| head.header.seq),
         selection: newest.map(|head| head.header.selection),
+        minimum_agent: newest.and_then(|head| head.minimum_agent).map(|version| version.to_string()),
         headers: releases::headers(&heads),
         node_header: heads.overtaken_by().map(|held| (*held.signed).clone()),
         went_back: incarnation.filter(|it| it.went_back().is_some()),

@@ -162,7 +162,7 @@ impl LinkHandler for PlaneLinkHandler {
             tracing::info!(node = %self.caller.id, "the node sends more than its share; a check-in is refused");
             return None;
         }
-        match node_port::check_in(&self.plane, &self.caller, *request, Duration::ZERO).await {
+        match node_port::check_in(&self.plane, &self.caller, *request, None, Duration::ZERO).await {
             Ok(mut reply) => {
                 // A request is signed with a time that is judged. On a link nothing else tells of the clocks.
                 reply.answer.server_time = Some(now());

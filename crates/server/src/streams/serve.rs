@@ -35,9 +35,9 @@ use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
 use super::posted::send_events;
 use super::rpc::read_first;
-use crate::answer::PortReply;
+use crate::answer::{PortReply, chain};
 use crate::hub::NodeLink;
-use crate::node_port::CallingNode;
+use crate::node_port::{CallingNode, note_copied};
 use crate::objects;
 use crate::state::{ControlPlane, now};
 
@@ -271,8 +271,9 @@ async fn in_turn<T>(before: impl Future<Output = T>) -> Result<T, GoAway> {
 pub(super) async fn register(request: &StreamRequest) -> Result<(RegisteredLink, LinkCommands), GoAway> {
     let admission = request.caller.slot.stream_admission();
     let _one = in_turn(admission.judging.lock()).await?;
-    if is_duplicate_agent(request, admission).await {
-        let message = "another agent holds a link under this node's identity";
+    // Known since before, or seen now: neither of two holders gets a link until an operator decides.
+    if request.caller.is_alone().is_err() || is_duplicate_agent(request, admission).await {
+        let message = "another agent holds this node's identity";
         return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
     }
     let (plane, transport, instance) = (&request.plane, request.transport, &request.instance);
@@ -373,9 +374,13 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
         _ => replaced,
     };
     if alive {
-        request.plane.hub.sync_index().update(node, |summary| summary.duplicate = Some(Instant::now()));
-        let hostname = request.source();
-        tracing::error!(%node, hostname, "two agents use one identity; the second one is refused");
+        let newly = request.caller.slot.lock().node.is_copied(now());
+        if let Some(at) = newly
+            && let Err(error) = note_copied(&request.plane, &request.caller, at).await
+        {
+            // The next contact of either says it again.
+            tracing::warn!(%node, error = %chain(&error), "that two agents use one identity is not kept");
+        }
     }
     alive
 }

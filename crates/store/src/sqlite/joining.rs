@@ -105,8 +105,7 @@ fn report(
         return Err(ReportJoinError::TooMany);
     }
     let FailedJoin { hostname, fingerprint, failure, code, message, agent } = join;
-    let row =
-        params![now.0, nonce, hostname.as_str(), fingerprint, failure.as_str(), code, message, agent];
+    let row = params![now.0, nonce, hostname.as_str(), fingerprint, failure.as_str(), code, message, agent];
     change(db, KEEP, INSERT, row)?;
     change(db, KEEP, OLDEST, [int(MAX_FAILED_JOINS as u64)])?;
     Ok(())

@@ -9,6 +9,7 @@ pub(crate) mod chunks;
 mod facts;
 mod incarnation;
 mod joining;
+mod joins;
 mod migrate;
 mod nodes;
 mod objects;
@@ -33,7 +34,10 @@ use model::chunk::TreeChunk;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
 use model::tags::TaggedRun;
-use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
+use model::{
+    AgentCapabilities, Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection,
+    Timestamp,
+};
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
 
@@ -223,10 +227,22 @@ impl Store {
         self.write(0, move |session| nodes::certificate_used(&session.db, &node)).await
     }
 
-    /// An operator confirmed the node's key (ENR-9); `false` when no active node has the id.
-    pub async fn confirm_key(&self, node: &NodeId) -> Result<bool> {
+    /// Notes since when two hosts hold the node's key, or that one does (IDN-10).
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when no active node has the id.
+    pub async fn set_copied(&self, node: &NodeId, copied: Option<Timestamp>) -> Result<()> {
         let node = node.clone();
-        self.write(0, move |session| nodes::confirm_key(&session.db, &node)).await
+        self.write(0, move |session| nodes::set_copied(&session.db, &node, copied)).await
+    }
+
+    /// Keeps what the node's agent is and can do (ENR-5).
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when no active node has the id.
+    pub async fn put_capabilities(&self, node: &NodeId, capabilities: AgentCapabilities) -> Result<()> {
+        let node = node.clone();
+        self.write(0, move |session| nodes::put_capabilities(&session.db, &node, &capabilities)).await
     }
 
     /// So many active nodes in the order of their ids, from the first one after `after` on.

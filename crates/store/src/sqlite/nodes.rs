@@ -3,11 +3,12 @@
 use model::exchange::{HeldRelease, RunNote, Signed, TraitReport};
 use model::log::Cursor;
 use model::tags::TaggedRun;
-use model::{NodeConditions, NodeId, Timestamp};
+use model::{AgentCapabilities, KeyConfirmation, NodeConditions, NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
 
 use super::Store;
 use super::cell::{Bytes32, Json, Text, dig, int, uint};
+use super::joins;
 use super::query::{self, change};
 use crate::enrollment::{self, Before, Known};
 use crate::error::{EnrollError, Result, StoreError};
@@ -28,20 +29,20 @@ pub(super) fn enroll(
     now: Timestamp,
 ) -> Result<Enrolled, EnrollError> {
     super::joining::judged_by(db, token.lists)?;
-    let before = before(db, node, token)?;
+    let before = before(db, node, &token.nonce)?;
     let enrolled = enrollment::decide(node, token, &before)?;
     if let (Enrolled::Replacing, Some(predecessor)) = (enrolled, &before.same_hostname) {
         remove(db, predecessor, now)?;
     }
     let burn = "INSERT INTO nonce (nonce, expires_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     change(db, "burn a token", burn, params![token.nonce, token.expires_at.0])?;
-    record(db, node, &token.nonce, enrolled, before.same_id.is_some(), now)?;
+    record(db, node, &token.nonce, enrolled, before.same_id.as_ref(), now)?;
+    joins::forget(db, &node.node_id)?;
     Ok(enrolled)
 }
 
-fn before(db: &Connection, node: &NewNode, token: &TokenUse) -> Result<Before> {
-    const SAME_ID: &str =
-        "SELECT hostname, public_key, removed IS NULL, cert_used, nonce FROM node WHERE id = ?1";
+pub(super) fn before(db: &Connection, node: &NewNode, nonce: &str) -> Result<Before> {
+    const SAME_ID: &str = "SELECT hostname, public_key, removed IS NULL, cert_used, nonce, key_confirmation FROM node WHERE id = ?1";
     const SAME_HOSTNAME: &str = "SELECT id FROM node WHERE hostname = ?1 AND removed IS NULL";
     const NONCE: &str = "SELECT 1 FROM nonce WHERE nonce = ?1";
     const READ: &str = "read what an enrollment touches";
@@ -52,45 +53,54 @@ fn before(db: &Connection, node: &NewNode, token: &TokenUse) -> Result<Before> {
             active: row.get(2)?,
             cert_used: row.get(3)?,
             nonce: row.get(4)?,
+            confirmation: KeyConfirmation::named(row.get_ref(5)?.as_str()?),
         })
     })?;
     let hostname = [node.hostname.as_str()];
     let same_hostname = query::one(db, READ, SAME_HOSTNAME, hostname, |row| Ok(row.get::<_, Text<_>>(0)?.0))?;
-    let nonce_burned = query::one(db, READ, NONCE, [&token.nonce], |_| Ok(()))?.is_some();
+    let nonce_burned = query::one(db, READ, NONCE, [nonce], |_| Ok(()))?.is_some();
     Ok(Before { same_id, same_hostname, nonce_burned })
 }
 
-fn record(
+pub(super) fn record(
     db: &Connection,
     node: &NewNode,
     nonce: &str,
     enrolled: Enrolled,
-    known: bool,
+    known: Option<&Known>,
     now: Timestamp,
 ) -> Result<()> {
     const NEW: &str = "INSERT INTO node (id, hostname, public_key, enrolled, cert_not_before, cert_serial,
-            cert_used, key_confirmed, declared, nonce, cert_not_after)
+            cert_used, key_confirmation, declared, nonce, cert_not_after)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10)
         ON CONFLICT (id) DO UPDATE SET hostname = ?2, enrolled = ?4, removed = NULL, cert_not_before = ?5,
-            cert_serial = ?6, cert_used = 0, key_confirmed = ?7, declared = ?8, nonce = ?9,
-            cert_not_after = ?10, cert_renewed = NULL";
+            cert_serial = ?6, cert_used = 0, key_confirmation = ?7, declared = ?8, nonce = ?9,
+            cert_not_after = ?10, cert_renewed = NULL, copied = NULL, capabilities = NULL";
     const AGAIN: &str = "UPDATE node SET cert_not_before = ?2, cert_serial = ?3, cert_used = 0,
-            key_confirmed = max(key_confirmed, ?4), declared = ?5, nonce = ?6, cert_not_after = ?7,
+            key_confirmation = ?4, declared = ?5, nonce = ?6, cert_not_after = ?7,
             cert_renewed = NULL
         WHERE id = ?1";
     let (id, hostname) = (node.node_id.as_str(), node.hostname.as_str());
     let (from, serial) = (node.cert_not_before.0, &node.cert_serial);
     let until = node.cert_not_after.map(|at| at.0);
-    let (confirmed, declared) = (node.key_confirmed, Json(&node.declared));
+    // What was confirmed of the same key before stays so.
+    let before = known.filter(|_| enrolled == Enrolled::Again).map(|known| known.confirmation);
+    let confirmation = before.unwrap_or_default().max(node.key_confirmation).as_str();
+    let declared = Json(&node.declared);
     match enrolled {
         Enrolled::Again => {
-            change(db, "record a node", AGAIN, params![id, from, serial, confirmed, declared, nonce, until])?;
+            change(
+                db,
+                "record a node",
+                AGAIN,
+                params![id, from, serial, confirmation, declared, nonce, until],
+            )?;
         }
         Enrolled::New | Enrolled::Replacing => {
             let key = &node.public_key;
-            let row = params![id, hostname, key, now.0, from, serial, confirmed, declared, nonce, until];
+            let row = params![id, hostname, key, now.0, from, serial, confirmation, declared, nonce, until];
             change(db, "record a node", NEW, row)?;
-            if known {
+            if known.is_some() {
                 // Its history stays, but what it said of itself in its former incarnation is over.
                 let stale = "DELETE FROM contact WHERE node = (SELECT no FROM node WHERE id = ?1)";
                 change(db, "record a node", stale, [id])?;
@@ -130,9 +140,25 @@ fn renew(db: &Connection, node: &NodeId, certificate: &RenewedCertificate) -> Re
     }
 }
 
-pub(super) fn confirm_key(db: &Connection, node: &NodeId) -> Result<bool> {
-    let sql = "UPDATE node SET key_confirmed = 1 WHERE id = ?1 AND removed IS NULL";
-    Ok(change(db, "confirm a key", sql, [node.as_str()])? > 0)
+pub(super) fn set_copied(db: &Connection, node: &NodeId, copied: Option<Timestamp>) -> Result<()> {
+    let sql = "UPDATE node SET copied = ?2 WHERE id = ?1 AND removed IS NULL";
+    let row = params![node.as_str(), copied.map(|at| at.0)];
+    match change(db, "note how many hosts hold a key", sql, row)? {
+        0 => Err(StoreError::UnknownNode(node.clone())),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn put_capabilities(
+    db: &Connection,
+    node: &NodeId,
+    capabilities: &AgentCapabilities,
+) -> Result<()> {
+    let sql = "UPDATE node SET capabilities = ?2 WHERE id = ?1 AND removed IS NULL";
+    match change(db, "keep what an agent can do", sql, params![node.as_str(), Json(capabilities)])? {
+        0 => Err(StoreError::UnknownNode(node.clone())),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn remove(db: &Connection, node: &NodeId, now: Timestamp) -> Result<bool> {
@@ -148,10 +174,11 @@ macro_rules! select_nodes {
     ($rest:literal) => {
         concat!(
             "SELECT node.id, hostname, public_key, enrolled, removed, cert_not_before, cert_serial, cert_used,
-                key_confirmed, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
+                key_confirmation, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
                 held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
                 traits.digest, push.number, seen.document, tagged_run.number, tagged_run.tags,
-                cert_not_after, contact.runs_heard, cert_renewed, contact.conditions, contact.trust_version
+                cert_not_after, contact.runs_heard, cert_renewed, contact.conditions, contact.trust_version,
+                copied, capabilities
             FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
                 LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no
                 LEFT JOIN seen ON seen.node = node.no LEFT JOIN tagged_run ON tagged_run.node = node.no ",
@@ -186,7 +213,9 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         cert_renewed: row.get::<_, Option<i64>>(29)?.map(Timestamp),
         cert_serial: row.get(6)?,
         cert_used: row.get(7)?,
-        key_confirmed: row.get(8)?,
+        key_confirmation: KeyConfirmation::named(row.get_ref(8)?.as_str()?),
+        copied: row.get::<_, Option<i64>>(32)?.map(Timestamp),
+        capabilities: row.get::<_, Option<Json<_>>>(33)?.map(|said| said.0),
         declared: row.get::<_, Json<_>>(9)?.0,
         last_seen: row.get::<_, Option<i64>>(10)?.map(Timestamp),
         promised_secs: uint(row.get::<_, Option<i64>>(11)?.unwrap_or(0)),

@@ -39,7 +39,9 @@ pub(super) async fn prune(store: &Store, now: Timestamp, retention: Retention) -
             let releases = change(&session.db, "prune releases", releases, [newest])?;
             let nonces = "DELETE FROM nonce WHERE expires_at < ?1";
             let nonces = change(&session.db, "prune nonces", nonces, [forgotten.0])?;
-            Ok((releases as u64, nonces as u64))
+            let uses = "DELETE FROM group_use WHERE expires_at < ?1";
+            let uses = change(&session.db, "prune uses of group tokens", uses, [forgotten.0])?;
+            Ok((releases as u64, (nonces + uses) as u64))
         })
         .await?;
     let (chunks, contents) = garbage(store, now.minus(retention.grace)).await?;

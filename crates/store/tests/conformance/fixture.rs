@@ -33,7 +33,7 @@ pub fn new_node(n: u32) -> NewNode {
         cert_not_before: at(0),
         cert_not_after: Some(at(30 * DAY)),
         cert_serial: format!("{n:04x}"),
-        key_confirmed: true,
+        key_confirmation: model::KeyConfirmation::Token,
         declared: serde_json::json!({ "labels": { "n": n } }),
     }
 }

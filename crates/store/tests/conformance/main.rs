@@ -33,6 +33,8 @@ async fn all(make: impl Fn() -> Box<Store>) {
     nodes::a_token_is_burned_with_the_node(&make()).await;
     nodes::a_lost_reply_is_no_loss(&make()).await;
     nodes::a_hostname_and_a_key_are_held_by_one(&make()).await;
+    nodes::a_join_without_a_token_is_admitted_once_it_may(&make()).await;
+    nodes::a_copied_key_and_capabilities_are_kept(&make()).await;
     nodes::a_node_may_enroll_again_with_a_new_token(&make()).await;
     nodes::removed_nodes_keep_their_history(&make()).await;
     nodes::contacts_are_kept(&make()).await;

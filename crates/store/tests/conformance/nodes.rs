@@ -5,12 +5,13 @@ use model::policy::RunTimes;
 use model::tags::TaggedRun;
 use model::unadopted::{UnadoptedCause, UnadoptedRelease};
 use model::{
-    Digest, NodeConditions, NodeId, OngoingRun, RunsHeard, SuccessfulRun, UnmadeRun, UnmadeRunCause,
+    AgentCapabilities, Digest, JoinDecision, JoinState, KeyConfirmation, NodeConditions, NodeId, OngoingRun,
+    PendingJoin, RunsHeard, SuccessfulRun, UnmadeRun, UnmadeRunCause,
 };
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, started, token};
-use store::{EnrollError, Store, StoreError};
-use store::{Enrolled, KnownPrefix, Retention, Touch};
+use store::{EnrollError, GroupUse, JoinAdmission, ListVersions, NewNode, Store, StoreError};
+use store::{Enrolled, KnownPrefix, ListVersions, Retention, Touch};
 
 /// ENR-2.
 pub(super) async fn a_token_is_burned_with_the_node(store: &Store) {
@@ -72,12 +73,110 @@ pub(super) async fn a_hostname_and_a_key_are_held_by_one(store: &Store) {
     assert_eq!(by, new_node(1).hostname);
 
     let mut unconfirmed = new_node(3);
-    unconfirmed.key_confirmed = false;
+    unconfirmed.key_confirmation = KeyConfirmation::None;
     store.enroll(unconfirmed.clone(), token("c"), at(3)).await.unwrap();
-    assert!(!store.node(&unconfirmed.node_id).await.unwrap().unwrap().key_confirmed);
-    assert!(store.confirm_key(&unconfirmed.node_id).await.unwrap());
-    assert!(store.node(&unconfirmed.node_id).await.unwrap().unwrap().key_confirmed);
-    assert!(!store.confirm_key(&new_node(9).node_id).await.unwrap());
+    let kept = async || store.node(&unconfirmed.node_id).await.unwrap().unwrap();
+    assert_eq!(kept().await.key_confirmation, KeyConfirmation::None);
+    // A token that names the key confirms it, and a later one that does not takes nothing back.
+    let named = NewNode { key_confirmation: KeyConfirmation::Token, ..unconfirmed.clone() };
+    store.enroll(named, token("d"), at(4)).await.unwrap();
+    store.enroll(unconfirmed.clone(), token("e"), at(5)).await.unwrap();
+    assert_eq!(kept().await.key_confirmation, KeyConfirmation::Token);
+}
+
+/// ENR-9: a group token lets in so many keys, a retry costs nothing, and an approval is looked at in the transaction.
+pub(super) async fn a_join_without_a_token_is_admitted_once_it_may(store: &Store) {
+    let group = GroupUse { nonce: "g".to_owned(), uses: 2, expires_at: at(100) };
+    let with_group = || JoinAdmission::Group(group.clone());
+    let node = |n| NewNode { key_confirmation: KeyConfirmation::None, ..new_node(n) };
+    assert_eq!(
+        store.admit(node(1), with_group(), ListVersions::default(), at(1)).await.unwrap(),
+        Enrolled::New
+    );
+    assert_eq!(
+        store.admit(node(1), with_group(), ListVersions::default(), at(1)).await.unwrap(),
+        Enrolled::Again,
+        "the reply was lost"
+    );
+    store.keep_waiting(waiting(2), Some(group.clone())).await.unwrap();
+    store.keep_waiting(waiting(2), Some(group.clone())).await.unwrap();
+    let spent = store.admit(node(3), with_group(), ListVersions::default(), at(2)).await.unwrap_err();
+    assert!(matches!(spent, EnrollError::GroupSpent { uses: 2 }), "{spent:?}");
+    let spent = store.keep_waiting(waiting(3), Some(group.clone())).await.unwrap_err();
+    assert!(matches!(spent, EnrollError::GroupSpent { uses: 2 }), "{spent:?}");
+    // The one that waits gets in by an approval alone.
+    let by_operator = || NewNode { key_confirmation: KeyConfirmation::Operator, ..new_node(2) };
+    for admission in [with_group(), JoinAdmission::Approved, JoinAdmission::Retry] {
+        let refused =
+            store.admit(by_operator(), admission, ListVersions::default(), at(3)).await.unwrap_err();
+        assert!(matches!(refused, EnrollError::NotApproved), "{refused:?}");
+    }
+    let decided = Some(JoinDecision { at: at(4), by: "olga".to_owned() });
+    let approved = PendingJoin { state: JoinState::Approved, decided, ..waiting(2) };
+    store.decide_join(approved.clone()).await.unwrap();
+    assert_eq!(store.pending_joins().await.unwrap(), [approved]);
+    assert_eq!(
+        store.admit(by_operator(), with_group(), ListVersions::default(), at(5)).await.unwrap(),
+        Enrolled::New
+    );
+    assert_eq!(store.pending_joins().await.unwrap(), [], "it is a node now");
+    assert_eq!(
+        store.admit(by_operator(), JoinAdmission::Retry, ListVersions::default(), at(6)).await.unwrap(),
+        Enrolled::Again
+    );
+    store.certificate_used(&new_node(2).node_id).await.unwrap();
+    let used =
+        store.admit(by_operator(), JoinAdmission::Retry, ListVersions::default(), at(7)).await.unwrap_err();
+    assert!(matches!(used, EnrollError::KeyTaken { .. }), "{used:?}");
+    // A hostname that is a node's is nobody's to wait for, and no declared key takes it.
+    let taken = PendingJoin { hostname: new_node(1).hostname, ..waiting(4) };
+    let refused = store.keep_waiting(taken, None).await.unwrap_err();
+    assert!(matches!(refused, EnrollError::HostnameTaken { .. }), "{refused:?}");
+    let declared = NewNode { hostname: new_node(1).hostname, ..node(4) };
+    let refused =
+        store.admit(declared, JoinAdmission::Declared, ListVersions::default(), at(8)).await.unwrap_err();
+    assert!(matches!(refused, EnrollError::HostnameTaken { .. }), "{refused:?}");
+    assert_eq!(
+        store.admit(node(5), JoinAdmission::Declared, ListVersions::default(), at(8)).await.unwrap(),
+        Enrolled::New
+    );
+    store.keep_waiting(waiting(6), None).await.unwrap();
+    store.forget_joins(vec![new_node(6).node_id]).await.unwrap();
+    assert_eq!(store.pending_joins().await.unwrap(), []);
+}
+
+fn waiting(n: u32) -> PendingJoin {
+    let NewNode { node_id, hostname, public_key, .. } = new_node(n);
+    PendingJoin {
+        node_id,
+        hostname,
+        public_key,
+        address: "192.0.2.7".to_owned(),
+        prefix: "192.0.2.0/24".to_owned(),
+        group: None,
+        since: at(1),
+        state: JoinState::Waiting,
+        decided: None,
+    }
+}
+
+/// IDN-10, ENR-5: what is noticed of a node's key, and what its agent says of itself, outlive a restart.
+pub(super) async fn a_copied_key_and_capabilities_are_kept(store: &Store) {
+    let node = enrolled(store, 1).await;
+    store.set_copied(&node, Some(at(7))).await.unwrap();
+    let said = AgentCapabilities {
+        version: "1.2.3".to_owned(),
+        checksum: Some(model::Digest::of(b"agent")),
+        builtins: vec!["traits".to_owned()],
+        hooks: [("/usr/bin/id".to_owned(), model::Digest::of(b"id"))].into(),
+    };
+    store.put_capabilities(&node, said.clone()).await.unwrap();
+    let kept = store.node(&node).await.unwrap().unwrap();
+    assert_eq!((kept.copied, kept.capabilities), (Some(at(7)), Some(said)));
+    store.set_copied(&node, None).await.unwrap();
+    assert_eq!(store.node(&node).await.unwrap().unwrap().copied, None);
+    let unknown = store.set_copied(&new_node(9).node_id, Some(at(1))).await.unwrap_err();
+    assert!(matches!(unknown, store::StoreError::UnknownNode(_)), "{unknown:?}");
 }
 
 pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &Store) {

@@ -18,3 +18,6 @@ INSERT INTO audit_node VALUES ('web-1', 1);
 -- 0012_signed_lists
 INSERT INTO signed_list VALUES ('revocations', 3, '{"payload":"revocations","signatures":[{"key":"k","sig":"s"}]}');
 INSERT INTO failed_join VALUES (1, 1800000006000, 'nonce-9', 'web-9', 'SHA256:x', 'EnrollmentFailed', 'token-expired', 'it ended', '0.1.0');
+-- 0013_joins
+INSERT INTO group_use VALUES ('g', 'n-fb17e979bcc0987224483dfb04dbd0f0', 1800000009000);
+INSERT INTO pending_join VALUES ('n-fb17e979bcc0987224483dfb04dbd0f0', 'host-3', 'ed25519:3', '10.0.0.9', '10.0.0.0/24', 'g', 1800000006000, 'denied', 1800000007000, 'ann');

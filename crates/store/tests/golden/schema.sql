@@ -71,6 +71,12 @@ CREATE TABLE fleet (
     id TEXT NOT NULL,
     created INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE group_use (
+    nonce TEXT NOT NULL,
+    node_id TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (nonce, node_id)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE head (
     channel TEXT PRIMARY KEY,
     seq INTEGER NOT NULL REFERENCES release,
@@ -110,10 +116,9 @@ CREATE TABLE node (
     cert_not_before INTEGER NOT NULL,
     cert_serial TEXT NOT NULL,
     cert_used INTEGER NOT NULL,
-    key_confirmed INTEGER NOT NULL,
     declared TEXT NOT NULL,
     nonce TEXT NOT NULL
-, cert_not_after INTEGER, cert_renewed INTEGER) STRICT;
+, cert_not_after INTEGER, cert_renewed INTEGER, key_confirmation TEXT NOT NULL DEFAULT 'none', copied INTEGER, capabilities TEXT) STRICT;
 CREATE TABLE node_header (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     seq INTEGER NOT NULL,
@@ -157,6 +162,18 @@ CREATE TABLE operator_credential (
     kind TEXT NOT NULL CHECK (kind IN ('certificate', 'token')),
     created INTEGER NOT NULL,
     expires INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE pending_join (
+    node_id TEXT PRIMARY KEY,
+    hostname TEXT NOT NULL,
+    public_key TEXT NOT NULL,
+    address TEXT NOT NULL,
+    prefix TEXT NOT NULL,
+    nonce TEXT,
+    since INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('waiting', 'approved', 'denied')),
+    decided INTEGER,
+    decided_by TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE push (
     node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
@@ -245,6 +262,7 @@ CREATE INDEX contact_log ON contact (log);
 CREATE INDEX fact_of_action ON fact (node, action, id, ended) WHERE action IS NOT NULL;
 CREATE INDEX fact_of_node ON fact (node, id, sort);
 CREATE INDEX failed_join_nonce ON failed_join (nonce);
+CREATE INDEX group_use_expiry ON group_use (expires_at);
 CREATE INDEX head_seq ON head (seq);
 CREATE UNIQUE INDEX node_active_hostname ON node (hostname) WHERE removed IS NULL;
 CREATE INDEX node_removed ON node (removed) WHERE removed IS NOT NULL;
@@ -264,3 +282,4 @@ INSERT INTO migration VALUES (8, '0009_renewal', 'ee977a78b079b33032d0b43dd42cfe
 INSERT INTO migration VALUES (9, '0010_conditions', 'a5ded7a114a6c6d3e8fccadf8902c8000694c6928325c25552ec22dd29a12fe0');
 INSERT INTO migration VALUES (10, '0011_operators_and_audit', 'cb6174731513ed4d38f8813cfe3166936d2e2aabc3bf1a7bc5ce4f0d43280ff9');
 INSERT INTO migration VALUES (11, '0012_signed_lists', '760f217260aac73a4b7781336322c7576fc936506aaffca46592f61a59600a57');
+INSERT INTO migration VALUES (11, '0013_joins', 'd354d74adf7295a2a644c8ad0f88be8230261d0bc4fd0b8b07c6b7dbb9abc1c4');

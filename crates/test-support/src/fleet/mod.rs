@@ -28,6 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::{CertificateSettings, Config, Credentials, EnrollInfo, RunningServer, posture};
 use tempfile::TempDir;
+use trust::group_token::{GroupAdmission, GroupClaims};
 use trust::seen::Seen;
 use trust::token::{Claims, KeySource, TlsTermination};
 use trust::{SigningKey, token};
@@ -172,6 +173,25 @@ impl Fleet {
         }
     }
 
+    /// What a good token says for so many hosts of a pattern, who wait for an operator.
+    pub fn group_claims(&self, pattern: &str, uses: u32) -> GroupClaims {
+        let Claims { fleet, issued_at, expires_at, nonce, servers, ca, trust, .. } = self.claims("any");
+        GroupClaims {
+            fleet,
+            pattern: pattern.to_owned(),
+            uses,
+            admission: GroupAdmission::ByOperator,
+            labels: Default::default(),
+            key: KeySource::Own,
+            issued_at,
+            expires_at,
+            nonce,
+            servers,
+            ca,
+            trust,
+        }
+    }
+
     /// A good token for a host.
     pub fn token(&self, hostname: &str) -> String {
         token::mint(&self.claims(hostname), &self.root_key()).unwrap()
@@ -228,7 +248,23 @@ impl Fleet {
         hostname: &str,
         csr_pem: &str,
     ) -> Result<EnrollAnswer, Problem> {
-        let (token, hostname) = (token.to_owned(), hostname.to_owned());
+        self.ask_to_join(url, Some(token), hostname, csr_pem).await
+    }
+
+    /// Asks to be let in by its key alone, with a good request of it.
+    pub async fn ask(&self, hostname: &str, key: &SigningKey) -> Result<EnrollAnswer, Problem> {
+        let csr_pem = net::issue::node_request(key, &hostname.parse().unwrap()).unwrap();
+        self.ask_to_join(&self.url(), None, hostname, &csr_pem).await
+    }
+
+    async fn ask_to_join(
+        &self,
+        url: &ServerUrl,
+        token: Option<&str>,
+        hostname: &str,
+        csr_pem: &str,
+    ) -> Result<EnrollAnswer, Problem> {
+        let (token, hostname) = (token.map(str::to_owned), hostname.to_owned());
         let ends_at = if *url == self.url() { TlsTermination::ControlPlane } else { TlsTermination::Proxy };
         let message = EnrollRequest { token, hostname, csr_pem: csr_pem.to_owned() };
         let request = plain(url, route::ENROLL, body::encode(&message).unwrap());
@@ -400,6 +436,8 @@ pub fn quiet() -> CheckIn {
         trust: None,
         renewal_failure: None,
         unadopted: None,
+        instance: None,
+        capabilities: None,
     }
 }
 

@@ -111,6 +111,8 @@ impl Play {
             server_time: None,
             trust_links: Vec::new(),
             renew_certificate: false,
+            want_capabilities: false,
+            identity_copied: false,
         })
     }
 }

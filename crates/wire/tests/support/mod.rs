@@ -266,6 +266,8 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 trust: None,
                 renewal_failure: None,
                 unadopted: None,
+                instance: None,
+                capabilities: None,
             }))
         },
     )
@@ -301,6 +303,8 @@ fn answers() -> impl Strategy<Value = Frame> {
                 server_time: None,
                 trust_links: Vec::new(),
                 renew_certificate: false,
+                want_capabilities: false,
+                identity_copied: false,
             }))
         })
 }
