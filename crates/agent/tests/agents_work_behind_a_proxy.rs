@@ -60,7 +60,7 @@ async fn who_ends_tls_is_whom_the_token_names() {
             hostname: None,
             root: Some("/nowhere".into()),
             allow_exec: false,
-            patience: Duration::ZERO,
+            patience: std::time::Duration::ZERO,
         };
         let error = join(asked, &temp.path().join("state")).await.unwrap_err();
         let JoinError::Reach(ClientError::Handshake { source, .. }) = &error else { panic!("{error:?}") };

@@ -8,12 +8,11 @@ use std::process::Output;
 
 use agent::prepare::{PrepareImageError, prepare_image};
 use test_support::agent_state::{adopt, join, module};
-use test_support::programs::muster_agent;
 
 use crate::stops_in_order::{certify, start, wait_for, wait_for_end};
 
 fn run(state: &Path, root: &Path, arguments: &[&str]) -> Output {
-    let mut command = std::process::Command::new(muster_agent());
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_muster-agent"));
     command.arg("--state").arg(state).arg("--root").arg(root).args(arguments).output().unwrap()
 }
 

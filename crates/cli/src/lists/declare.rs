@@ -259,7 +259,7 @@ mod tests {
         {
             std::fs::write(&file, before).unwrap();
             let host = "web-1".parse().unwrap();
-            let new = NewToken { nonce: "n", hostname: &host, expires_at: at(0), replaces: None };
+            let new = NewToken { nonce: "n", hostname: Some(&host), expires_at: at(0), replaces: None };
             let error = token(dir.path(), &new).unwrap_err();
             assert!(error.hint().unwrap().contains("- nonce: \"n\""), "{error}");
             assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
