@@ -141,7 +141,7 @@ async fn who_depends_on_a_list_that_cannot_be_verified_waits() {
     fleet.start_again().await;
     node.url = fleet.url();
     let csr_pem = net::issue::node_request(&new_key(), &"web-2".parse().unwrap()).unwrap();
-    let message = EnrollRequest { token: token.clone(), hostname: "web-2".to_owned(), csr_pem };
+    let message = EnrollRequest { token: Some(token.clone()), hostname: "web-2".to_owned(), csr_pem };
     let request = plain(&fleet.url(), route::ENROLL, body_of(&message));
     let response = call(&mut fleet.anonymous().await, request).await;
     let problem = refused(&response, Code::NotReady);
