@@ -28,6 +28,7 @@ mod facts;
 mod ledger;
 mod lost;
 mod reboot;
+mod scrub;
 mod settings;
 mod synchronized;
 mod trusted;
@@ -303,6 +304,7 @@ impl StateDir {
             contents: contents.map_err(spool("open the contents"))?,
             unpacked: UnpackedArchives::new(disk, self.path.join("unpacked")),
             wanted: Mutex::default(),
+            scrubbed: Mutex::default(),
             repairs: Mutex::new(repairs),
             disk: disk.clone(),
             path: self.path.clone(),
@@ -339,6 +341,7 @@ pub struct Durable {
     pub(crate) versions: VersionStore,
     /// Contents of the change that is fetched, or was last.
     wanted: Mutex<BTreeSet<Digest>>,
+    scrubbed: Mutex<scrub::ScrubProgress>,
     repairs: Mutex<Vec<String>>,
     disk: Disk,
     path: PathBuf,

@@ -428,7 +428,7 @@ impl WorkThread {
     fn say(&mut self, fact: ActionFact) {
         let lost = match &fact.event {
             ActionEvent::Output { stream, text, .. } => Some((*stream, text.len() as u64)),
-            ActionEvent::Started | ActionEvent::Ended { .. } => None,
+            ActionEvent::Started | ActionEvent::Ended { .. } | ActionEvent::Unknown => None,
         };
         let id = fact.id.clone();
         if let (Err(_), Some((stream, bytes))) = (self.append(fact), lost) {

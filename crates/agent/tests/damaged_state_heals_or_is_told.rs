@@ -38,13 +38,18 @@ impl Damage {
     }
 }
 
+/// A content that no run reads while the host is right.
+const SPARE: &[u8] = b"the content of a file that is right";
+
 /// The host has a file, and runs each second.
 fn declared() -> Says {
     let mut base = module("base");
     base.resources = vec![file("/etc/motd", "hello\n")];
+    base.blobs.insert(Digest::of(SPARE));
     let mut says = says(Mode::Off, None, TransportPolicy::Auto);
     says.policy.converge_secs = 1;
     says.modules = vec![base];
+    says.blobs.push(SPARE.to_vec());
     says
 }
 
@@ -159,6 +164,21 @@ async fn of_a_running_agent_all_heals() {
             damage.inflict(&path);
             scene.converges(&what).await;
         }
+    }
+}
+
+/// A content is verified before anything needs it: a node that is offline by then could not fetch it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_content_that_nothing_needs_yet_is_mended() {
+    let mut scene = Scene::new().await;
+    let name = Digest::of(SPARE).to_string();
+    let path = scene.pair.state().join("content/blobs").join(&name[..2]).join(&name);
+    for damage in DAMAGES {
+        scene.stop().await;
+        damage.inflict(&path);
+        scene.daemon = Some(scene.pair.daemon());
+        let is_right = async || std::fs::read(&path).is_ok_and(|bytes| bytes == SPARE).then_some(());
+        until(&format!("{damage:?}: the content is fetched again"), is_right).await;
     }
 }
 

@@ -35,6 +35,7 @@ use crate::run::{counts, outcome};
 use crate::screen::{Mark, Screen};
 use crate::status::mark;
 use crate::table::table;
+use crate::whom::NAMING_HINT;
 
 const AFTER: &str = "\
 A PATTERN is a hostname, a glob (* stops at a dot, ** does not) or a /regular expression/.
@@ -134,8 +135,7 @@ struct NoNode(String);
 
 impl UserError for NoNode {
     fn hint(&self) -> Option<String> {
-        Some("`muster node list` shows all; `*` alone is every node, in a pattern it stops at a dot (`**` does not); \
-             quote a pattern".to_owned())
+        Some(NAMING_HINT.to_owned())
     }
 }
 

@@ -128,6 +128,7 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
     }
     out.push('\n');
     out.push_str(&channels(view));
+    out.push_str(&signers_retired(view, screen));
     out.push_str(&signatures_due(view, now(), screen));
     if !view.causes.is_empty() {
         out.push('\n');
@@ -149,6 +150,21 @@ pub(crate) fn trust_overtaken(holders: TrustHolders) -> String {
             format!("{nodes} nodes say that they hold")
         }
     )
+}
+
+/// Channels that point to a release of a key that counts no more.
+fn signers_retired(view: &StatusView, screen: Screen) -> String {
+    let line = |channel: &ChannelView| {
+        let text = format!(
+            "channel {}: the key that signed release {} was retired, so nodes that do not hold it take it no more; \
+             run `{}`\n",
+            channel.channel,
+            channel.seq,
+            muster("publish --repo DIR")
+        );
+        screen.mark(Mark::Bad, &text)
+    };
+    view.channels.iter().filter(|channel| channel.signer_retired).map(line).collect()
 }
 
 /// Channels whose last signature is three quarters through its freshness, or past it.

@@ -12,6 +12,10 @@ use crate::screen::{Screen, ScreenError, plural};
 /// The most names that are shown of a group of nodes.
 pub const MAX_NAMES: usize = 3;
 
+/// How nodes are named, where a name or pattern matches none.
+pub const NAMING_HINT: &str = "`muster node list` shows all; `*` alone is every node, in a pattern it stops at a dot \
+                               (`**` does not); quote a pattern";
+
 /// Why a selector's nodes are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum WhomError {
@@ -37,10 +41,7 @@ impl UserError for WhomError {
         Some(match self {
             WhomError::Selector { .. } => "`muster help selectors` shows how nodes are named".to_owned(),
             WhomError::NotOne(_) => "name one node by its hostname or id".to_owned(),
-            WhomError::Nobody(_) => {
-                "`muster node list` shows all; `*` stops at a dot (`**` does not); quote a selector"
-                    .to_owned()
-            }
+            WhomError::Nobody(_) => NAMING_HINT.to_owned(),
         })
     }
 }

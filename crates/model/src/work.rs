@@ -233,6 +233,9 @@ pub enum ActionEvent {
         #[serde(rename = "durationMs")]
         duration_ms: u64,
     },
+    /// Something that a newer agent says of it.
+    #[serde(other)]
+    Unknown,
 }
 
 fn is_zero(value: &u64) -> bool {
@@ -282,9 +285,6 @@ pub enum ActionOutcome {
     },
     /// It did not begin in time.
     Expired,
-    /// It was begun, and what became of it is not known: the agent died in between. It is
-    /// never run again.
-    Unknown,
     /// The answer of a query, as JSON.
     Answered {
         /// The answer.
@@ -292,6 +292,10 @@ pub enum ActionOutcome {
     },
     /// The owner of the object has the operation.
     HandedOver,
+    /// It was begun, and what became of it is not known: the agent died in between. It is
+    /// never run again. Also an end that a newer agent has a word for.
+    #[serde(other)]
+    Unknown,
 }
 
 impl std::fmt::Display for ActionOutcome {
@@ -317,6 +321,7 @@ impl std::fmt::Display for ActionEvent {
             ActionEvent::Started => f.write_str("started"),
             ActionEvent::Output { text, .. } => write!(f, "{} bytes of output", text.len()),
             ActionEvent::Ended { outcome, .. } => outcome.fmt(f),
+            ActionEvent::Unknown => f.write_str("something that only a newer version can read"),
         }
     }
 }

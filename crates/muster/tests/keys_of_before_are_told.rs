@@ -51,11 +51,18 @@ fn a_release_of_a_retired_key_is_gone_back_to() {
         .unwrap(),
     );
     server.ok(&["key", "rotate", "release", "--drop-previous", "--reject-before", &now.to_string()]);
+    let status = || text(&server.muster(&["status"]).stdout);
+    let retired = "channel fast: the key that signed release 4 was retired";
+    until("the status says that the release is to be signed anew", || {
+        status().contains(retired).then_some(())
+    });
     let refused = server.muster(&["release", "rollback", "1", "--yes"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("release 1 was signed at a time") && said.contains("muster key show"), "{said}");
     assert!(!said.contains("header for channel"), "{said}");
+    publish(&server, &repo, "four");
+    assert!(!status().contains("was retired"), "{}", status());
 }
 
 #[test]

@@ -243,6 +243,9 @@ pub struct ChannelView {
     /// Who published that release, as the control plane authenticated him.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Whether the key that signed that release was retired since: nodes that do not hold the release take it no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub signer_retired: bool,
 }
 
 /// Nodes that share a cause.

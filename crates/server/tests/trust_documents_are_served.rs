@@ -165,6 +165,9 @@ async fn links_that_are_gone_are_told_and_the_chain_counts_on() {
     let why =
         until("the status says so", async || fleet.operator().await.status().await.trust_unusable).await;
     assert!(why.contains("trust-links.json is gone: put it back"), "{why}");
+    // An operator who would lead the chain on is told of the file, not of the database.
+    let link = rotation(&last, SlotName::Release, new_key().public(), &fleet.root_key());
+    refuses(add(&fleet, link).await, Code::TrustUnreadable);
     assert_eq!(newest(&fleet).await, last);
     std::fs::write(&path, links).unwrap();
     let is_back = async || fleet.operator().await.status().await.trust_unusable.is_none().then_some(());

@@ -43,6 +43,15 @@ pub struct Partial {
     offset: u64,
 }
 
+/// What a scrub of blobs found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubbedBlobs {
+    /// The last that was read; `None` when none is left after it, and the next scrub begins anew.
+    pub last: Option<Digest>,
+    /// Those that were damaged, and are set aside.
+    pub damaged: Vec<Digest>,
+}
+
 impl BlobStore {
     /// Opens the blobs below a directory, which is made if need be, with a bound for all
     /// of them together, in bytes. What was left half written is gone, downloads that can
@@ -142,6 +151,30 @@ impl BlobStore {
             return Ok(None);
         }
         Ok(Some(bytes))
+    }
+
+    /// Verifies the blobs whose digests come after one, in their order, until as many bytes were read: a damaged one is
+    /// set aside before anything needs it. At least one blob is read where one is left.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn scrub(&self, after: Option<Digest>, bytes: u64) -> Result<ScrubbedBlobs> {
+        let mut left = self.all()?;
+        left.retain(|(digest, _)| after.is_none_or(|after| *digest > after));
+        left.sort_compactly_by(|(one, _), (other, _)| one.cmp(other));
+        let (mut read, mut scrubbed) = (0, ScrubbedBlobs::default());
+        for (digest, path) in left {
+            if read >= bytes {
+                return Ok(scrubbed);
+            }
+            // What is removed meanwhile has no length.
+            read += length(&path).unwrap_or(0);
+            if self.open(&digest)?.is_none() && self.was_damaged(&digest) {
+                scrubbed.damaged.push(digest);
+            }
+            scrubbed.last = Some(digest);
+        }
+        Ok(ScrubbedBlobs { last: None, ..scrubbed })
     }
 
     /// Begins a download, or goes on with one that was interrupted.

@@ -142,3 +142,20 @@ fn a_put_that_fails_at_any_point_leaves_a_whole_blob_or_none() {
         }
     }
 }
+
+/// CNV-3: damage is found before anything needs the bytes, a bounded part at a time, each blob once a round.
+#[test]
+fn a_scrub_finds_damage_part_by_part() {
+    let directory = common::tempdir();
+    let blobs = store(&directory);
+    let texts: [&[u8]; 3] = [b"one..", b"two..", b"three"];
+    let mut all: Vec<Digest> = texts.iter().map(|text| blobs.put(&mut &**text, None, 5).unwrap()).collect();
+    all.sort();
+    std::fs::write(file_of(&directory, &all[1]), b"other").unwrap();
+    let first = blobs.scrub(None, 10).unwrap();
+    assert_eq!((first.last, first.damaged), (Some(all[1]), vec![all[1]]));
+    let second = blobs.scrub(first.last, 10).unwrap();
+    assert_eq!(second, spool::blobs::ScrubbedBlobs::default(), "the last of them; then it begins anew");
+    assert!(blobs.has(&all[0]) && !blobs.has(&all[1]) && blobs.has(&all[2]));
+    assert_eq!(blobs.scrub(None, 1).unwrap().last, Some(all[0]), "at least one");
+}

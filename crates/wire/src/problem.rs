@@ -172,6 +172,8 @@ codes! {
         "Nothing was changed. `muster key show` shows the chain as it is now; then do it again."
     TrustRefused "trust-refused" 422 "The trust document does not lead the chain on"
         "The detail says why. A root key of the newest version must sign the next one: `muster key show`, then `muster key rotate ... --root-key FILE`."
+    TrustUnreadable "trust-unreadable" 503 "The control plane cannot read its own trust documents"
+        "The detail names the file in its directory. Put it back, from a backup or from where it was moved to; nothing was changed meanwhile."
     Incomplete "incomplete" 409 "Pieces of the release are missing"
         "Run `muster publish` again: it sends only what is missing."
     SyncOff "sync-off" 403 "This node does not synchronize objects"

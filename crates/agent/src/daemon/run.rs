@@ -1,6 +1,7 @@
 //! A run of the daemon, on a thread of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use converge::{RunMode, RunScope};
 use host::SpawnCompactly;
@@ -54,6 +55,7 @@ impl Daemon {
             if let Some(state) = state.filter(|_| hold.is_none()) {
                 RunMark::end(&state);
             }
+            let is_held = hold.is_some();
             if let Some(StateHold::Lost(lost)) = hold {
                 handle.send_blocking(DaemonEvent::StateLost(lost));
             }
@@ -71,6 +73,13 @@ impl Daemon {
                 }
             }
             handle.send_blocking(DaemonEvent::Input(input));
+            if !content_missing && !is_held {
+                // After what the run came to was said: it may take a second.
+                content_missing = runner.durable().scrub_when_due(Instant::now()).unwrap_or_else(|error| {
+                    tracing::warn!(%error, "contents were not verified");
+                    false
+                });
+            }
             if content_missing {
                 handle.send_blocking(DaemonEvent::Input(NodeInput::ContentMissing));
             }

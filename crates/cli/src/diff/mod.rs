@@ -27,6 +27,7 @@ use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
 use crate::remote::{self, RemoteError};
 use crate::screen::Screen;
+use crate::whom::NAMING_HINT;
 
 pub(crate) use compare::Rules;
 pub use compare::{NodeChange, Population};
@@ -82,9 +83,8 @@ pub enum DiffError {
 
 impl UserError for DiffError {
     fn hint(&self) -> Option<String> {
-        matches!(self, DiffError::NoNode).then(|| {
-            "`*` in a pattern stops at a dot, `**` does not; `muster node list` shows the names".to_owned()
-        })
+        matches!(self, DiffError::NoNode)
+            .then(|| format!("{NAMING_HINT}; a fleet repo is named by --repo DIR"))
     }
 }
 

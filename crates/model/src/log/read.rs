@@ -194,4 +194,18 @@ mod tests {
         let outcome = ActionOutcome::Refused { code: RefusalCode::Unknown, message };
         assert_eq!(fact.event, ActionEvent::Ended { outcome, duration_ms: 1 });
     }
+
+    /// WIR-1: so are an end and an event that only a newer agent has a word for.
+    #[test]
+    fn a_newer_end_or_event_is_read() {
+        let read = |event: &str| match serde_json::from_str(&format!(
+            r#"{{"kind":"action","id":"a","event":{event}}}"#
+        )) {
+            Ok(FactBody::Action(fact)) => fact.event,
+            other => panic!("{other:?}"),
+        };
+        let ended = read(r#"{"event":"ended","durationMs":1,"outcome":{"outcome":"handedBack","to":"x"}}"#);
+        assert_eq!(ended, ActionEvent::Ended { outcome: ActionOutcome::Unknown, duration_ms: 1 });
+        assert_eq!(read(r#"{"event":"suspended","until":7}"#), ActionEvent::Unknown);
+    }
 }

@@ -69,7 +69,7 @@ impl RestoredWork {
         match &fact.event {
             ActionEvent::Started => drop(self.begun.insert(fact.id.clone())),
             ActionEvent::Ended { .. } => drop(self.ended.insert(fact.id.clone())),
-            ActionEvent::Output { .. } => {}
+            ActionEvent::Output { .. } | ActionEvent::Unknown => {}
         }
     }
 }

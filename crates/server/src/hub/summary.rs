@@ -27,7 +27,6 @@ use model::condition::{NodeProblem, Rejection, SyncCause, SyncCondition};
 use model::replication::TransportKind;
 use model::{Kind, NodeId, ObjectKey, Timestamp};
 use store::{SyncHead, SyncProgress};
-use streams::task::link_time;
 use sync::{Feed, FeedCursor, Frame};
 use tokio::time::Instant;
 

@@ -11,6 +11,7 @@ use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
 use store::audit::{AuditEntry, AuditFilter, AuditSubject};
 use store::{FactRecord, RunFilter, RunRecord};
+use trust::{Header, signed};
 use wire::{Code, Problem};
 
 use super::OperatorCall;
@@ -191,6 +192,7 @@ fn cause_view(
 
 /// What each channel points to; a release's author is read once.
 async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView>, Problem> {
+    let release_keys = plane.trust.documents().newest().document.release.clone();
     let (mut views, mut authors) = (Vec::new(), HashMap::new());
     for head in heads.channels.values() {
         let seq = head.header.seq;
@@ -200,7 +202,11 @@ async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView
                 release.and_then(|release| serde_json::from_value::<ReleaseSummary>(release.summary).ok());
             author.insert(summary.and_then(|summary| summary.by));
         }
-        views.push(ChannelView { by: authors.get(&seq).cloned().flatten(), ..channel_view(head) });
+        views.push(ChannelView {
+            by: authors.get(&seq).cloned().flatten(),
+            signer_retired: signed::verify::<Header>(&head.signed, &release_keys).is_err(),
+            ..channel_view(head)
+        });
     }
     Ok(views)
 }
@@ -215,6 +221,7 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         warns_at: Some(head.freshness().warns_at()),
         contact_secs: head.contact_secs,
         by: None,
+        signer_retired: false,
     }
 }
 

@@ -68,6 +68,7 @@ fn problem(error: AddLinkError) -> Problem {
             Problem::new(Code::TrustMoved, error.to_string())
         }
         AddLinkError::Chain(error) => Problem::new(Code::TrustRefused, error.to_string()),
-        AddLinkError::Write(_) | AddLinkError::Read(_) => Problem::new(Code::StoreUnavailable, chain(&error)),
+        AddLinkError::Write(_) => Problem::new(Code::StoreUnavailable, chain(&error)),
+        AddLinkError::Read(_) => Problem::new(Code::TrustUnreadable, chain(&error)),
     }
 }

@@ -275,7 +275,7 @@ fn input(node: &NodeId, event: &ActionEvent) -> Option<TaskInput> {
             let (outcome, duration_ms) = (outcome.clone(), *duration_ms);
             Some(TaskInput::Ended { node: node.clone(), outcome, duration_ms })
         }
-        ActionEvent::Output { .. } => None,
+        ActionEvent::Output { .. } | ActionEvent::Unknown => None,
     }
 }
 
