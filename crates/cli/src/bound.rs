@@ -45,6 +45,7 @@ impl NodeSet {
             hostname: Some(hostname),
             traits: Some(traits),
             own_paths: &[],
+            secrets: lang::OpenedSecrets::HIDDEN,
         })
     }
 }
