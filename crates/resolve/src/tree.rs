@@ -55,6 +55,8 @@ pub(crate) enum FileKind<'p> {
     Fleet,
     Nodes,
     Groups,
+    /// Keys of nodes that secrets are sealed for.
+    Recipients,
     Host(&'p str),
     Role(&'p str),
     Environments,
@@ -78,8 +80,8 @@ pub(crate) enum FileKind<'p> {
     },
 }
 
-const TOP_FILES: [&str; 4] = ["fleet.yaml", "nodes.yaml", "groups.yaml", "environments.yaml"];
-const FOLDERS: [&str; 5] = ["nodes", "hosts", "roles", "environments", "modules"];
+const TOP_FILES: [&str; 5] = ["fleet.yaml", "nodes.yaml", "groups.yaml", "environments.yaml", "recipients.yaml"];
+const FOLDERS: [&str; 6] = ["nodes", "hosts", "roles", "environments", "modules", "recipients"];
 
 /// Says what a path is for.
 pub(crate) fn kind(path: &str) -> FileKind<'_> {
@@ -115,6 +117,7 @@ fn top(file: &str) -> FileKind<'_> {
         "fleet.yaml" => FileKind::Fleet,
         "nodes.yaml" => FileKind::Nodes,
         "groups.yaml" => FileKind::Groups,
+        "recipients.yaml" => FileKind::Recipients,
         "environments.yaml" => FileKind::Environments,
         _ if is_yaml(file) => {
             let help = match lang::nearest(file, TOP_FILES) {
@@ -139,6 +142,7 @@ fn in_folder<'p>(folder: &str, file: &'p str) -> FileKind<'p> {
     };
     match folder {
         "nodes" => FileKind::Nodes,
+        "recipients" => FileKind::Recipients,
         "roles" => FileKind::Role(name),
         "environments" => FileKind::Environment(name),
         "hosts" => FileKind::Host(name),
