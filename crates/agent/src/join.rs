@@ -114,6 +114,8 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let hostname = request.hostname.clone().unwrap_or_else(|| claims.hostname.to_string());
     let root = request.root.clone().unwrap_or_else(|| PathBuf::from("/"));
     let key = identity::key(claims.key, state, &root)?;
+    // Made before anybody may ask for it.
+    identity::sealing_key(state)?;
     let csr_pem = net::issue::node_request(&key, &claims.hostname)
         .map_err(|error| JoinError::Request(error.to_string()))?;
     let message = EnrollRequest { token: request.token.trim().to_owned(), hostname, csr_pem };

@@ -34,6 +34,7 @@ use crate::clock::now;
 use crate::deadlines::{HangingJob, RunDeadlines, SharedHangingJobs};
 use crate::job_outcomes::{JobOutcomes, JobSubject};
 use crate::outcomes::RunResources;
+use crate::secrets;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
 use crate::versions::VersionCause;
@@ -232,6 +233,7 @@ impl Runner {
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
+        let secrets = secrets::open(adoption, self.worker.storage.durable(), &self.hostname)?;
         // Wherever it is: no resource may take it away.
         let state = own_state(self.worker.kinds.host(), self.durable().path());
         let from = Inputs {
@@ -240,6 +242,7 @@ impl Runner {
             hostname: Some(&self.hostname),
             traits: Some(traits),
             own_paths: state.as_slice(),
+            secrets: &secrets,
         };
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         // What a set reads is in its expressions: it is the same each time.
@@ -463,7 +466,13 @@ impl JobWorker {
             JobWork::Check { resource, plan, notified } => {
                 let (spec, notification) = (spec(&resource)?, self.changes.notification(&notified));
                 let BoundResource { name, timeout, .. } = &*resource;
-                return self.kinds.check_notified(name, spec, *timeout, plan, notification.as_ref());
+                let checked = self.kinds.check_notified(name, spec, *timeout, plan, notification.as_ref())?;
+                return match checked {
+                    JobDone::Checked(checked) if resource.holds_secret => {
+                        Ok(JobDone::Checked(self.kinds.seal_prior(spec, checked)?))
+                    }
+                    other => Ok(other),
+                };
             }
             JobWork::Apply { resource, checked, record, notified } => {
                 let notification = self.changes.notification(&notified);
@@ -520,7 +529,10 @@ impl JobWorker {
     ) -> Result<Applied, JobFailure> {
         let spec = spec(resource)?;
         if record.keep.is_some() {
-            self.kinds.keep_prior(spec, checked)?;
+            match resource.holds_secret {
+                true => self.kinds.keep_prior_sealed(spec, checked)?,
+                false => self.kinds.keep_prior(spec, checked)?,
+            };
         }
         let touched = self.kinds.touched_by_apply(spec, checked, resource.timeout)?;
         self.keep_versions(&touched, &resource.id, resource.sensitive);

@@ -23,6 +23,11 @@ pub fn secret_reference(name: &str) -> String {
     format!("secret(\"{name}\")")
 }
 
+/// Whether what is not observed is a secret, as [`secret_reference`] names it.
+pub fn is_secret_reference(observed: &str) -> bool {
+    observed.starts_with("secret(")
+}
+
 /// The `secret("NAME")` of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretUse {
