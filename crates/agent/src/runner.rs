@@ -6,14 +6,15 @@
 //! How many jobs there are at a time is the run's to say. A wait is a deadline of the loop and
 //! no thread, and ends when the agent stops.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod held_set;
+
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use catalog::module::{Module, Params};
 use catalog::types::{BlockSpec, EditedFile, FileSpec, IniSpec, JsonSpec, LineSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, TraitUses, bind};
 use converge::kinds::{Applied, Checked};
@@ -25,10 +26,11 @@ use converge::{
 use host::{Host, SpawnCompactly};
 use lang::{Probe, Value};
 use model::object::MAX_BLOB;
-use model::{Digest, Kind, RunReport, UnmadeRunCause};
+use model::{Digest, RunReport, UnmadeRunCause};
 use node::{Adoption, ReadTraits, RunFailure, RunOrder};
 use providers::{Kinds, Notification, PROBE_TIMEOUT, TouchedFiles};
 
+use self::held_set::HeldSet;
 use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::deadlines::{HangingJob, RunDeadlines, SharedHangingJobs};
@@ -573,33 +575,4 @@ impl JobWorker {
 
 fn spec(resource: &BoundResource) -> Result<&Spec, String> {
     resource.spec.as_ref().map_err(ToString::to_string)
-}
-
-/// The contents of the held set that binding needs.
-struct HeldSet {
-    modules: BTreeMap<String, Arc<Module>>,
-    params: Params,
-}
-
-impl HeldSet {
-    fn read(adoption: &Adoption, durable: &Durable) -> Result<HeldSet, RunnerError> {
-        let mut held = HeldSet { modules: BTreeMap::new(), params: Params::default() };
-        for (key, stub) in &adoption.objects {
-            let kind = key.section.kind.as_str();
-            if kind != Kind::MODULE && kind != Kind::PARAMS {
-                continue;
-            }
-            let bytes = durable.content(&stub.digest)?;
-            let broken = |error| RunnerError::ReadSet(format!("{key}: {error}"));
-            if kind == Kind::PARAMS {
-                held.params = model::canonical::parse(&bytes).map_err(broken)?;
-            } else {
-                let mut module: Module = model::canonical::parse(&bytes).map_err(broken)?;
-                // Parsing leaves room for up to as many again, at the moment that takes most memory.
-                module.resources.shrink_to_fit();
-                held.modules.insert(module.name.clone(), Arc::new(module));
-            }
-        }
-        Ok(held)
-    }
 }

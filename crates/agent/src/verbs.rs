@@ -1,5 +1,6 @@
 //! The agent's verbs, as people type them.
 
+mod keys;
 mod local;
 
 use std::io::Read;
@@ -10,7 +11,6 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use model::collect::CollectInserting;
 use serde::Serialize;
-use trust::RecipientKey;
 use trust::token::KeySource;
 
 use crate::daemon::DaemonEnd;
@@ -22,8 +22,8 @@ use crate::local::messages::{FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
-use crate::state::{StateDir, StateError};
-use crate::{daemon, identity, invocation, service};
+use crate::state::StateError;
+use crate::{daemon, invocation, service};
 
 pub use local::run_once;
 
@@ -115,13 +115,6 @@ was last changed, and what was there before Muster changed it. Ends with 3 when 
 Examples:
   muster-agent why nginx/file:/etc/nginx/nginx.conf
   muster-agent why /etc/motd";
-
-const IDENTITY_AFTER: &str = "\
-Makes the keys where there are none yet, before or after joining. Compare the fingerprints with what
-`muster token mint --fingerprint` and `muster secret trust` show.
-
-Example:
-  sudo muster-agent identity";
 
 const SEEN_AFTER: &str = "\
 Writes the release that this host was given and where its log ends, signed with its own key. Where
@@ -264,7 +257,7 @@ nginx\n  muster-agent plan --json | jq .counts")]
         ssh_host_ecdsa_key: bool,
     },
     /// Print this machine's keys: the one that it proves itself with, and the one that secrets are sealed for
-    #[command(after_help = IDENTITY_AFTER)]
+    #[command(after_help = keys::IDENTITY_AFTER)]
     Identity,
     /// Try a custom executor out
     Executor {
@@ -386,12 +379,12 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         AgentVerb::Doctor => local::doctor(&options, cli.json),
         AgentVerb::Bundle { output } => local::bundle(&options, output, cli.json),
         AgentVerb::ApproveDeletes => local::approve_deletes(&options),
-        AgentVerb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&options, KeySource::SshHost),
+        AgentVerb::Fingerprint { ssh_host_key: true, .. } => keys::fingerprint(&options, KeySource::SshHost),
         AgentVerb::Fingerprint { ssh_host_ecdsa_key: true, .. } => {
-            fingerprint(&options, KeySource::SshHostEcdsa)
+            keys::fingerprint(&options, KeySource::SshHostEcdsa)
         }
-        AgentVerb::Fingerprint { .. } => fingerprint(&options, KeySource::Own),
-        AgentVerb::Identity => identity_of(&options, cli.json),
+        AgentVerb::Fingerprint { .. } => keys::fingerprint(&options, KeySource::Own),
+        AgentVerb::Identity => keys::identity(&options, cli.json),
         AgentVerb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
             executor_test(&options, &script, Duration::from_secs(timeout))
         }
@@ -469,41 +462,6 @@ fn locked(error: &OpenMachineError) -> Option<Option<u32>> {
 #[derive(Debug, thiserror::Error)]
 #[error("no token: give --token, --token-file or MUSTER_TOKEN")]
 struct NoToken;
-
-fn fingerprint(options: &MachineOptions, source: KeySource) -> Result<ExitCode, VerbFailure> {
-    let state = options.state_dir();
-    StateDir::create(&state)?;
-    let key = identity::key(source, &state, &options.root_dir())?;
-    print(&format!("{}\n", key.public().fingerprint()));
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The keys of this machine, as the fleet's operators compare them.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MachineIdentity {
-    fingerprint: String,
-    recipient: RecipientKey,
-    recipient_fingerprint: String,
-}
-
-fn identity_of(options: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {
-    let state = options.state_dir();
-    let dir = StateDir::create(&state)?;
-    let source = dir.membership()?.map_or(KeySource::Own, |membership| membership.key);
-    let key = identity::key(source, &state, &options.root_dir())?;
-    let recipient = identity::sealing_key(&state)?.public();
-    let shown = MachineIdentity {
-        fingerprint: key.public().fingerprint(),
-        recipient,
-        recipient_fingerprint: recipient.fingerprint(),
-    };
-    show(json, &shown, || {
-        let MachineIdentity { fingerprint, recipient, recipient_fingerprint } = &shown;
-        format!("identity  {fingerprint}\nsecrets   {recipient}\n          {recipient_fingerprint}\n")
-    })?;
-    Ok(ExitCode::SUCCESS)
-}
 
 fn executor_test(
     machine: &MachineOptions,

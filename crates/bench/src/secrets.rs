@@ -44,7 +44,8 @@ fn opened(time: Duration, figures: &Figures) -> Result<(), BenchError> {
     let (mut secrets, mut wraps): (Vec<SealedSecret>, _) = (Vec::new(), BTreeMap::new());
     for at in 0..OF_A_NODE {
         let name = format!("team/secret-{at}");
-        let in_hand = sealer.seal(&name, format!("the value of secret {at}, as long as a password").as_bytes())?;
+        let in_hand =
+            sealer.seal(&name, format!("the value of secret {at}, as long as a password").as_bytes())?;
         wraps.insert(name, in_hand.wrap(&node, &key.public())?);
         secrets.push(in_hand.sealed().clone());
     }
@@ -73,7 +74,11 @@ async fn rotated(nodes: usize, figures: &Figures) -> Result<(), BenchError> {
     let key = credentials::release_key(None, &operator)?;
     let mut publisher = Publisher::connect(credentials, key).await?;
     let identity = data.join("age.key");
-    publisher.ask_for_secrets(SecretSettings { repo: repo.clone(), identity: identity.clone(), vault_token: None });
+    publisher.ask_for_secrets(SecretSettings {
+        repo: repo.clone(),
+        identity: identity.clone(),
+        vault_token: None,
+    });
     set(&repo, &identity, "the first value")?;
     let mut folder = RepoFolder::open(&repo)?;
     let (_, first) = publish(&mut publisher, &mut folder).await?;

@@ -102,7 +102,8 @@ fn one(
                 LayerState::Unobserved(observed) => unobserved = Some(observed.clone()),
             }
         }
-        let holds = value.as_ref().map(|value| secrets::paths_in(value, name, &|_| false)).unwrap_or_default();
+        let holds =
+            value.as_ref().map(|value| secrets::paths_in(value, name, &|_| false)).unwrap_or_default();
         let hidden = |why: String| if holds.is_empty() { why } else { HIDDEN_MISTAKE.to_owned() };
         if let Some(whole) = value.as_ref().filter(|_| !holds.is_empty()).and_then(secrets::lone_secret) {
             out.whole_secrets.insert(name.clone(), whole);

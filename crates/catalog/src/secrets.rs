@@ -49,7 +49,8 @@ impl SecretPaths {
     pub fn touches(&self, name: &[String]) -> bool {
         let name = name.join(".");
         let covers = |short: &str, long: &str| {
-            short.is_empty() || long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            short.is_empty()
+                || long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         self.0.iter().any(|path| covers(path, &name) || covers(&name, path))
     }
@@ -69,7 +70,8 @@ pub fn expr_holds(expr: &Expr, touches: &dyn Fn(&[String]) -> bool) -> bool {
 /// Whether a text holds a secret. One that does not parse holds none: it is refused for that.
 pub fn text_holds(text: &str, touches: &dyn Fn(&[String]) -> bool) -> bool {
     !InterpolatedText::is_literal(text)
-        && InterpolatedText::parse(text).is_ok_and(|text| text.exprs().any(|(expr, _)| expr_holds(expr, touches)))
+        && InterpolatedText::parse(text)
+            .is_ok_and(|text| text.exprs().any(|(expr, _)| expr_holds(expr, touches)))
 }
 
 /// The paths below `at` of the texts in a value that hold a secret; `at` itself where the value is such a text.
@@ -87,7 +89,10 @@ fn collect(value: &Value, at: &str, touches: &dyn Fn(&[String]) -> bool, found: 
             }
         }
         Value::List(items) => {
-            items.iter().enumerate().for_each(|(i, item)| collect(item, &format!("{at}.{i}"), touches, found));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(i, item)| collect(item, &format!("{at}.{i}"), touches, found));
         }
         Value::Map(map) => {
             map.iter().for_each(|(key, item)| collect(item, &format!("{at}.{key}"), touches, found));
@@ -98,13 +103,15 @@ fn collect(value: &Value, at: &str, touches: &dyn Fn(&[String]) -> bool, found: 
 
 /// The one secret that a value is, where it is `${{ secret("NAME") }}` and nothing else.
 pub fn lone_secret(value: &Value) -> Option<String> {
-    let text = InterpolatedText::parse(value.as_str().filter(|text| !InterpolatedText::is_literal(text))?).ok()?;
+    let text =
+        InterpolatedText::parse(value.as_str().filter(|text| !InterpolatedText::is_literal(text))?).ok()?;
     text.lone()?.lone_secret().map(str::to_owned)
 }
 
 /// The name of a param that a value is, where it is `${{ params.NAME }}` and nothing else.
 pub fn lone_param(value: &Value) -> Option<String> {
-    let text = InterpolatedText::parse(value.as_str().filter(|text| !InterpolatedText::is_literal(text))?).ok()?;
+    let text =
+        InterpolatedText::parse(value.as_str().filter(|text| !InterpolatedText::is_literal(text))?).ok()?;
     match text.lone()?.lone_path()?.as_slice() {
         [root, name] if root == "params" => Some(name.clone()),
         _ => None,

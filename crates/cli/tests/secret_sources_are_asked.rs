@@ -72,11 +72,15 @@ fn a_source_that_hangs_fails_or_says_too_much_is_named() {
     // What it starts holds its output open, and ends with it.
     let hangs = SecretSource { timeout_secs: 1, ..shell("hangs", "", "sleep 600 & sleep 600") };
     let said = why(settings.value(&[hangs], "team/a"));
-    assert!(said.contains("source `hangs` does not give secret `team/a`") && said.contains("within 1 s"), "{said}");
+    assert!(
+        said.contains("source `hangs` does not give secret `team/a`") && said.contains("within 1 s"),
+        "{said}"
+    );
     assert!(began.elapsed().as_secs() < 30);
     let said = why(settings.value(&[shell("fails", "", "echo hunter2; echo hunter2 >&2; exit 3")], "team/a"));
     assert!(said.contains("exit status: 3") && !said.contains("hunter2"), "{said}");
-    let said = why(settings.value(&[source("gone", "", SecretSourceKind::Command(vec!["/no/such".into()]))], "a"));
+    let said =
+        why(settings.value(&[source("gone", "", SecretSourceKind::Command(vec!["/no/such".into()]))], "a"));
     assert!(said.contains("cannot start /no/such"), "{said}");
     let floods = shell("floods", "", "head -c 10485760 /dev/zero");
     assert_eq!(why(settings.value(&[floods], "team/a")), "secret `team/a` has more than 65536 bytes");
@@ -89,7 +93,10 @@ fn an_age_file_for_another_key_is_told_apart_from_a_damaged_one() {
     let settings = repo(temp.path(), &[("a", b"x")]);
     std::fs::write(temp.path().join("secrets/b.age"), "hunter2").unwrap();
     let said = why(settings.value(&[files()], "b"));
-    assert!(said.contains("b.age") && said.contains("not an age file") && !said.contains("hunter2"), "{said}");
+    assert!(
+        said.contains("b.age") && said.contains("not an age file") && !said.contains("hunter2"),
+        "{said}"
+    );
     std::fs::write(&settings.identity, key(2).to_file().as_bytes()).unwrap();
     let said = why(settings.value(&[files()], "a"));
     assert!(said.contains("a.age") && said.contains("for other keys"), "{said}");
@@ -115,7 +122,8 @@ fn api(answers: Vec<(&'static str, String)>) -> (String, std::thread::JoinHandle
                 request.push(byte[0]);
             }
             requests.push(String::from_utf8(request).unwrap());
-            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             stream.write_all((head + &body).as_bytes()).unwrap();
         }
         requests

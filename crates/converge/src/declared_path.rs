@@ -138,7 +138,9 @@ fn bytes_at(resource: &BoundResource, path: &str) -> Option<DeclaredBytes> {
         (Ensure::Present, digest) => digest.map_or(DeclaredBytes::NotWhole, DeclaredBytes::Digest),
     };
     match spec {
-        Spec::File(file) if file.path == path => Some(of(file.ensure, file.content.as_ref().map(FileContent::digest))),
+        Spec::File(file) if file.path == path => {
+            Some(of(file.ensure, file.content.as_ref().map(FileContent::digest)))
+        }
         Spec::Download(file) if file.path == path => Some(of(file.ensure, Some(file.digest))),
         Spec::Tree(tree) => {
             let below = path.strip_prefix(tree.path.trim_end_matches('/'));

@@ -88,7 +88,7 @@ fn no_expression_loses_the_secrecy() {
         (json!({"content": "${{ params.word|replace(\"-\", \"\")|upper }}"}), "PLANTEDWORD"),
         (json!({"content": "${{ vars.app.word|length }}"}), "12"),
         (json!({"content": "${{ [params.word, \"x\"]|join(\",\") }}"}), "planted-word,x"),
-        (json!({"content": "${{ params[\"word\"] }}"}), "planted-word"),
+        (json!({"content": "${{ params[\"word\"] }}"}), "planted-word\n"),
         (json!({"content": "${{ params|tojson }}"}), ""),
         (json!({"template": "word"}), "x=PLANTED-WORD\n"),
         (json!({"template": "set"}), "planted-word"),
@@ -104,7 +104,10 @@ fn no_expression_loses_the_secrecy() {
         let file = one(json!({"type": "file", "name": "/etc/x", "attributes": attribute}), &secrets);
         assert!(!file.holds_secret && !file.sensitive, "{attribute}");
     }
-    let bytes = one(json!({"type": "file", "name": "/x", "attributes": {"content": "${{ secret(\"team/bytes\") }}"}}), &secrets);
+    let bytes = one(
+        json!({"type": "file", "name": "/x", "attributes": {"content": "${{ secret(\"team/bytes\") }}"}}),
+        &secrets,
+    );
     assert!(
         matches!(&bytes.spec, Ok(Spec::File(file)) if matches!(&file.content, Some(FileContent::Bytes { bytes, .. }) if **bytes == [0xff, 0xfe]))
     );
@@ -115,17 +118,36 @@ fn it_stands_where_nobody_sees_it_and_nowhere_else() {
     let secret = "${{ params.word }}";
     let refused = [
         (json!({"type": "file", "name": "/etc/${{ params.word }}"}), BindPart::Name),
-        (json!({"type": "file", "name": "/x", "attributes": {"content": "a", "owner": secret}}), BindPart::Attribute("owner".into())),
-        (json!({"type": "exec", "name": "x", "attributes": {"command": ["echo", secret], "always": true}}), BindPart::Attribute("command".into())),
-        (json!({"type": "exec", "name": "x", "attributes": {"command": ["a"], "always": true, "environment": {"A": secret}}}), BindPart::Attribute("environment".into())),
-        (json!({"type": "line", "name": "x", "attributes": {"path": "/x", "line": secret}}), BindPart::Attribute("line".into())),
-        (json!({"type": "service", "name": "x", "attributes": {"template": "word"}}), BindPart::Template("word".into())),
-        (json!({"type": "file", "name": "/x", "attributes": {"content": secret, "backup": true}}), BindPart::Attribute("backup".into())),
+        (
+            json!({"type": "file", "name": "/x", "attributes": {"content": "a", "owner": secret}}),
+            BindPart::Attribute("owner".into()),
+        ),
+        (
+            json!({"type": "exec", "name": "x", "attributes": {"command": ["echo", secret], "always": true}}),
+            BindPart::Attribute("command".into()),
+        ),
+        (
+            json!({"type": "exec", "name": "x", "attributes": {"command": ["a"], "always": true, "environment": {"A": secret}}}),
+            BindPart::Attribute("environment".into()),
+        ),
+        (
+            json!({"type": "line", "name": "x", "attributes": {"path": "/x", "line": secret}}),
+            BindPart::Attribute("line".into()),
+        ),
+        (
+            json!({"type": "service", "name": "x", "attributes": {"template": "word"}}),
+            BindPart::Template("word".into()),
+        ),
+        (
+            json!({"type": "file", "name": "/x", "attributes": {"content": secret, "backup": true}}),
+            BindPart::Attribute("backup".into()),
+        ),
     ];
     // Whoever may open them, and who may not.
     for secrets in [&opened(), OpenedSecrets::SEALED] {
         for (resource, part) in &refused {
-            if *part == BindPart::Attribute("backup".into()) && !matches!(secrets.text("team/word"), Some(_)) {
+            if *part == BindPart::Attribute("backup".into()) && !matches!(secrets.text("team/word"), Some(_))
+            {
                 continue;
             }
             let error = one(resource.clone(), secrets).spec.unwrap_err();
@@ -134,7 +156,9 @@ fn it_stands_where_nobody_sees_it_and_nowhere_else() {
         }
         let when = json!({"type": "file", "name": "/x", "when": "params.word == \"a\"", "attributes": {"content": "a"}});
         let when = one(when, secrets);
-        assert!(matches!(&when.when, converge::When::Failed(why) if why.to_string().contains("cannot stand here")));
+        assert!(
+            matches!(&when.when, converge::When::Failed(why) if why.to_string().contains("cannot stand here"))
+        );
         let guard = json!({"type": "file", "name": "/x", "only_if": {"argv": ["test", secret]}, "attributes": {"content": "a"}});
         let error = one(guard, secrets).spec.unwrap_err();
         assert!(error.to_string().contains("the arguments of a command"), "{error}");
@@ -194,7 +218,8 @@ fn what_cannot_be_opened_blocks_what_is_made_of_it_and_says_why() {
 
 #[test]
 fn what_is_shown_off_the_node_shows_that_there_is_one() {
-    let file = one(json!({"type": "file", "name": "/x", "attributes": {"template": "word"}}), OpenedSecrets::HIDDEN);
+    let file =
+        one(json!({"type": "file", "name": "/x", "attributes": {"template": "word"}}), OpenedSecrets::HIDDEN);
     assert_eq!((text(&file).as_str(), file.sensitive, file.holds_secret), ("x=(SECRET)\n", false, true));
 }
 

@@ -9,8 +9,8 @@ use net::issue::CertificateRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::audit::{AuditRow, AuditVerifier};
-use trust::signed::{self, Document};
 use trust::sealing::{self, SealedSecret, SecretKeys, age};
+use trust::signed::{self, Document};
 use trust::{Beacon, Header, SealingKey, SigningKey, Slots, TrustDocument, token};
 use wire::body;
 
@@ -119,7 +119,10 @@ fn sealing_key() -> Option<SealingKey> {
 pub(crate) fn age_file(data: &[u8]) {
     let Some(key) = sealing_key() else { return };
     let opened = age::decrypt(data, &[key], sealing::MAX_SECRET);
-    assert!(opened.is_err() || opened.is_ok_and(|opened| opened.len() <= sealing::MAX_SECRET), "within the bound");
+    assert!(
+        opened.is_err() || opened.is_ok_and(|opened| opened.len() <= sealing::MAX_SECRET),
+        "within the bound"
+    );
     let _ = SealingKey::all_from_file(text(data));
 }
 

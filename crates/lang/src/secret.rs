@@ -97,7 +97,9 @@ impl OpenedSecrets {
         let name = reference.strip_prefix("secret(\"")?.strip_suffix("\")")?;
         Some(match values.get(name) {
             Some(Err(why)) => format!("secret `{name}`: {why}"),
-            Some(Ok(_)) => format!("secret `{name}` is not UTF-8, and can stand only as the whole content of a file"),
+            Some(Ok(_)) => {
+                format!("secret `{name}` is not UTF-8, and can stand only as the whole content of a file")
+            }
             None => format!("secret `{name}` is not in the release that this node holds"),
         })
     }

@@ -16,8 +16,14 @@ use trust::sealing::age;
 
 /// First values, and what they are rotated to.
 const PLANTED: [&str; 8] = [
-    "planted-in-content-7f3a", "planted-in-template-91bc", "planted-in-params-c04d", "planted-in-stdin-55e1",
-    "rotated-in-content-7f3a", "rotated-in-template-91bc", "rotated-in-params-c04d", "rotated-in-stdin-55e1",
+    "planted-in-content-7f3a",
+    "planted-in-template-91bc",
+    "planted-in-params-c04d",
+    "planted-in-stdin-55e1",
+    "rotated-in-content-7f3a",
+    "rotated-in-template-91bc",
+    "rotated-in-params-c04d",
+    "rotated-in-stdin-55e1",
 ];
 const NAMES: [&str; 4] = ["app/content", "app/template", "app/params", "app/stdin"];
 
@@ -83,7 +89,7 @@ resources:
     on_remove: delete
   - shell: 'wc -c > \"$MUSTER_ROOT/etc/stdin-length\"'
     name: feeds
-    always: true
+    creates: /etc/stdin-length
     stdin: secret:app/stdin
 verify: test -e \"$MUSTER_ROOT/etc/content\"
 handlers:
@@ -94,7 +100,7 @@ handlers:
 /// Records what everybody on the host could see of it.
 const RECORD: &str = "#!/bin/sh
 cat > /dev/null
-{ env; tr '\\0' ' ' < /proc/$$/cmdline; tr '\\0' ' ' < /proc/$PPID/cmdline; tr '\\0' ' ' < /proc/$PPID/environ; } > \"$MUSTER_ROOT/etc/seen\"
+{ env; echo \"$0 $*\"; } > \"$MUSTER_ROOT/etc/seen\"
 echo '{\"changed\": false}'
 ";
 
@@ -113,7 +119,10 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
         "nodes:\n  - match: [web-1]\n    modules: [app]\n    vars: {app.password: secret:app/template}\n",
     );
     write(&repo.join("modules/app/module.yaml"), MODULE);
-    write(&repo.join("modules/app/templates/app.j2"), "x={{ params.password|upper }} {{ params.password }}\n");
+    write(
+        &repo.join("modules/app/templates/app.j2"),
+        "x={{ params.password|upper }} {{ params.password }}\n",
+    );
     let script = repo.join("modules/app/executors/record.sh");
     write(&script, RECORD);
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
@@ -121,7 +130,8 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
     let host = Host::new(temp.path(), "web-1", &Prefix::new()).with_commands();
     server.token("web-1", &host.token_file());
     host.join();
-    let printed: serde_json::Value = serde_json::from_slice(&host.run(&["identity", "--json"]).stdout).unwrap();
+    let printed: serde_json::Value =
+        serde_json::from_slice(&host.run(&["identity", "--json"]).stdout).unwrap();
     let key = printed["recipient"].as_str().unwrap().to_owned();
     let repo_dir = repo.to_str().unwrap().to_owned();
     server.ok(&["secret", "trust", "web-1", &key, "--repo", &repo_dir, "--yes"]);
@@ -135,7 +145,11 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
             let output = server.muster(verb);
             outputs.push((verb.join(" "), [output.stdout, output.stderr].concat()));
         };
-        for verb in [&["check", &repo_dir][..], &["diff", "--repo", &repo_dir], &["diff", "--repo", &repo_dir, "--json"]] {
+        for verb in [
+            &["check", &repo_dir][..],
+            &["diff", "--repo", &repo_dir],
+            &["diff", "--repo", &repo_dir, "--json"],
+        ] {
             said(verb);
         }
         for verb in ["render", "explain"] {
@@ -151,18 +165,31 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
         until("the executor ran", || host.path("/etc/seen").exists().then_some(()));
         server.until_state("web-1", "converged");
         for verb in [
-            &["status", "--json"][..], &["node", "show", "web-1", "--json"], &["run", "list"],
-            &["run", "show", "web-1", "--json"], &["prove", "web-1", "/etc/content"], &["secret", "list", "--repo", &repo_dir],
-            &["secret", "reach", "--repo", &repo_dir], &["release", "list", "--json"], &["audit", "list", "--json"],
+            &["status", "--json"][..],
+            &["node", "show", "web-1", "--json"],
+            &["run", "list"],
+            &["run", "show", "web-1", "--json"],
+            &["prove", "web-1", "/etc/content"],
+            &["secret", "list", "--repo", &repo_dir],
+            &["secret", "reach", "--repo", &repo_dir],
+            &["release", "list", "--json"],
+            &["audit", "list", "--json"],
         ] {
             said(verb);
         }
         for verb in [
-            &["status", "--all", "--json"][..], &["plan", "--json"], &["plan"], &["why", "/etc/content", "--json"],
-            &["why", "/etc/template"], &["why", "app/custom:executor", "--json"], &["file", "versions"], &["doctor"],
+            &["status", "--all", "--json"][..],
+            &["plan", "--json"],
+            &["plan"],
+            &["why", "/etc/content", "--json"],
+            &["why", "/etc/template"],
+            &["why", "app/custom:executor", "--json"],
+            &["file", "versions"],
+            &["doctor"],
         ] {
             let output = host.run(verb);
-            outputs.push((format!("muster-agent {}", verb.join(" ")), [output.stdout, output.stderr].concat()));
+            outputs
+                .push((format!("muster-agent {}", verb.join(" ")), [output.stdout, output.stderr].concat()));
         }
     }
     let bundle = temp.path().join("bundle.tar.gz");
@@ -173,8 +200,15 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
         clean(what, bytes);
     }
     let recorded = host.read("/etc/seen");
-    assert!(recorded.contains("muster-agent"), "{recorded}");
+    assert!(recorded.contains("MUSTER_ROOT"), "{recorded}");
     clean("what the executor sees", recorded.as_bytes());
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        if text(&line).contains(temp.path().to_str().unwrap()) {
+            clean("a command line", &line);
+            clean("an environment", &fs::read(process.path().join("environ")).unwrap_or_default());
+        }
+    }
 
     // A core dump is asked for while both programs have secrets in memory.
     let agent = agent.unwrap();
@@ -212,7 +246,8 @@ fn core_of_the_publisher(server: &Server, repo: &Path) {
     assert!(copied.success());
     let fleet = fs::read_to_string(other.join("fleet.yaml")).unwrap();
     // The shell's parent is the publisher.
-    let source = "aborts: {prefix: app/stdin, command: [sh, -c, 'sleep 0.3; kill -ABRT $PPID; sleep 1']}, files:";
+    let source =
+        "aborts: {prefix: app/stdin, command: [sh, -c, 'sleep 0.3; kill -ABRT $PPID; sleep 1']}, files:";
     write(&other.join("fleet.yaml"), &fleet.replace("files:", source));
     let line = format!(
         "ulimit -c unlimited; cd {}; exec {} publish --repo . --yes --operator {}",
@@ -229,6 +264,8 @@ fn core_of_the_publisher(server: &Server, repo: &Path) {
 fn cores(temp: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     files(temp, &[], &mut found);
-    found.retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("core")));
+    found.retain(|path| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("core"))
+    });
     found
 }

@@ -222,7 +222,10 @@ impl Kinds {
         if !kept {
             return Err(format!("{path} cannot be put back: its previous content was too large to keep"));
         }
-        let unsealed = self.blobs.unsealed(digest).map_err(|error| format!("what {path} held cannot be read: {error}"))?;
+        let unsealed = self
+            .blobs
+            .unsealed(digest)
+            .map_err(|error| format!("what {path} held cannot be read: {error}"))?;
         let (mut plain, digest) = match &unsealed {
             Some(plain) => (Box::new(plain.as_slice()) as Box<dyn Read + '_>, Digest::of(plain)),
             None => (self.blob(digest)? as Box<dyn Read>, *digest),

@@ -10,8 +10,8 @@ use trust::RecipientKey;
 use crate::check::context::Context;
 use crate::check::modules::{Modules, module_path};
 use crate::classify;
-use crate::judge::{FleetJudge, JudgedNode, Unevaluated};
 use crate::decl::secrets::SecretSource;
+use crate::judge::{FleetJudge, JudgedNode, Unevaluated};
 use crate::parse::{self, FileDecl, Files, Parsed};
 use crate::pass::{Dirty, Good, Next, NodePass};
 use crate::sink::Sink;
@@ -168,7 +168,8 @@ impl Resolver {
             for (name, (key, at)) in decls {
                 if all.insert(name.clone(), *key).is_some_and(|known| known != *key) {
                     let message = format!("`{name}` has another key in another file of recipients");
-                    sink.error(path, "E084", *at, message).help("keep the one that the host prints: muster-agent identity");
+                    sink.error(path, "E084", *at, message)
+                        .help("keep the one that the host prints: muster-agent identity");
                 }
             }
         }

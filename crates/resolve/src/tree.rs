@@ -80,7 +80,8 @@ pub(crate) enum FileKind<'p> {
     },
 }
 
-const TOP_FILES: [&str; 5] = ["fleet.yaml", "nodes.yaml", "groups.yaml", "environments.yaml", "recipients.yaml"];
+const TOP_FILES: [&str; 5] =
+    ["fleet.yaml", "nodes.yaml", "groups.yaml", "environments.yaml", "recipients.yaml"];
 const FOLDERS: [&str; 6] = ["nodes", "hosts", "roles", "environments", "modules", "recipients"];
 
 /// Says what a path is for.

@@ -64,7 +64,7 @@ fn what_a_release_holds_is_the_same_whatever_a_node_observes() {
 
 #[test]
 fn a_secret_is_set_by_its_name_alone() {
-    for value in ["x", "\"${{ traits.os.family }}\"", "secret:a b", "\"x ${{ secret('a/b') }}\""] {
+    for value in ["x", "\"${{ traits.os.family }}\"", "secret:a b", "'x ${{ secret(\"a/b\") }}'"] {
         let role = format!("modules: [app]\nvars: {{app.key: {value}}}\n");
         let tree = with(fleet_with("  key: {type: secret}\n"), [("roles/app.yaml", &*role)]);
         assert_eq!(codes(&tree), ["E050"], "{value}");

@@ -7,8 +7,8 @@ use model::{Hostname, Kind};
 use resolve::release::{Builder, Built};
 use resolve::secrets::{FleetSealer, NotSealed, SealedFleet, SecretNeeds};
 use resolve::{Changed, Fleet, SecretSourceKind, Tree, check};
-use trust::sealing::{InHand, SealedSecret, SealingKey, SecretKeys, SecretSealer, open};
 use trust::SigningKey;
+use trust::sealing::{InHand, SealedSecret, SealingKey, SecretKeys, SecretSealer, open};
 
 use super::common::*;
 
@@ -52,18 +52,25 @@ fn tree(recipients: &str) -> Tree {
 
 fn fleet(recipients: &[(&str, u8)]) -> Fleet {
     let lines = recipients.iter().map(|(node, of)| format!("  {node}: {}\n", key(*of).public()));
-    check(&tree(&format!("recipients:\n  none.t: {}\n{}", key(99).public(), lines.collect::<String>()))).unwrap()
+    check(&tree(&format!("recipients:\n  none.t: {}\n{}", key(99).public(), lines.collect::<String>())))
+        .unwrap()
 }
 
 fn values(of: &[(&str, &str)]) -> BTreeMap<String, InHand> {
     let sealer = SecretSealer::of(&SigningKey::from_seed(&[7; 32]));
-    of.iter().map(|(name, value)| ((*name).to_owned(), sealer.seal(name, value.as_bytes()).unwrap())).collect()
+    of.iter()
+        .map(|(name, value)| ((*name).to_owned(), sealer.seal(name, value.as_bytes()).unwrap()))
+        .collect()
 }
 
 const VALUES: [(&str, &str); 4] =
     [("team/key", "k"), ("team/word", "w"), ("team/other", "o"), ("team/default", "d")];
 
-fn seal(sealer: &mut FleetSealer, fleet: &Fleet, values: &BTreeMap<String, InHand>) -> Result<SealedFleet, NotSealed> {
+fn seal(
+    sealer: &mut FleetSealer,
+    fleet: &Fleet,
+    values: &BTreeMap<String, InHand>,
+) -> Result<SealedFleet, NotSealed> {
     let needs = SecretNeeds::of(fleet.specialize());
     let everything = Changed { patterns: true, modules: true, channels: true, hostnames: Vec::new() };
     sealer.seal(fleet.specialize(), &everything, &needs, fleet.recipients(), values)
@@ -95,7 +102,9 @@ fn each_node_gets_what_it_is_declared_and_opens_what_is_sealed_for_it() {
     let fleet = fleet(&[("a.t", 1), ("x.p", 3)]);
     let sources: Vec<&str> = fleet.secret_sources().iter().map(|source| source.name.as_str()).collect();
     assert_eq!(sources, ["vault", "files"], "in the order of the file");
-    assert!(matches!(&fleet.secret_sources()[1].kind, SecretSourceKind::Age { folder, .. } if folder == "secrets"));
+    assert!(
+        matches!(&fleet.secret_sources()[1].kind, SecretSourceKind::Age { folder, .. } if folder == "secrets")
+    );
     let needs = SecretNeeds::of(fleet.specialize());
     let texts: Vec<(&str, bool)> =
         needs.secrets.iter().map(|(name, needed)| (name.as_str(), needed.in_text)).collect();
@@ -133,7 +142,11 @@ fn what_did_not_change_is_sealed_as_the_same_bytes() {
     let again = seal(&mut sealer, &fleet, &values(&VALUES)).unwrap();
     assert!(again.changed.hostnames.is_empty() && !again.changed.patterns);
     let elsewhere = seal(&mut FleetSealer::default(), &fleet, &values(&VALUES)).unwrap();
-    assert_eq!(built(&first).root().unwrap(), built(&elsewhere).root().unwrap(), "on another machine as well");
+    assert_eq!(
+        built(&first).root().unwrap(),
+        built(&elsewhere).root().unwrap(),
+        "on another machine as well"
+    );
     let mut rotated = VALUES;
     rotated[1].1 = "another";
     let rotated = seal(&mut sealer, &fleet, &values(&rotated)).unwrap();
@@ -154,7 +167,9 @@ fn where_a_secret_must_not_stand_it_is_refused_by_name() {
             fleet_with("  key: {type: secret}\n  n: {type: int, default: 1}\n"),
             [(
                 "modules/app/module.yaml",
-                &*format!("params:\n  key: {{type: secret}}\nresources:\n  - file: /etc/x\n    content: x\n{line}"),
+                &*format!(
+                    "params:\n  key: {{type: secret, default: \"secret:a/b\"}}\nresources:\n  - file: /etc/x\n    content: x\n{line}"
+                ),
             )],
         )
     };
@@ -164,14 +179,17 @@ fn where_a_secret_must_not_stand_it_is_refused_by_name() {
         ("    mode: ${{ params.key }}\n", "E066"),
         ("    owner: secret:a/b\n", "E066"),
         ("    only_if: [test, \"${{ params.key }}\"]\n", "E066"),
-        ("  - exec: [echo, \"${{ secret('a/b') }}\"]\n    always: true\n", "E066"),
+        ("  - exec: [echo, '${{ secret(\"a/b\") }}']\n    always: true\n", "E066"),
         ("  - exec: [echo]\n    always: true\n    stdin: ${{ secret(params.key) }}\n", "E050"),
         ("verify: echo ${{ params.key }}\n", "E066"),
     ] {
         let found = codes(&module(line));
         assert!(found.contains(&code), "{line}: {found:?}");
     }
-    assert_eq!(codes(&module("  - exec: [cat]\n    always: true\n    stdin: ${{ params.key }}\n")), Vec::<&str>::new());
+    assert_eq!(
+        codes(&module("  - exec: [cat]\n    always: true\n    stdin: ${{ params.key }}\n")),
+        Vec::<&str>::new()
+    );
     for (declared, line) in [("  n: {type: int, default: 1}\n", "app.n: secret:a/b")] {
         let role = format!("modules: [app]\nvars: {{{line}}}\n");
         assert_eq!(codes(&with(fleet_with(declared), [("roles/app.yaml", &*role)])), ["E050"]);

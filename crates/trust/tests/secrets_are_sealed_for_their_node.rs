@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use model::Hostname;
 use trust::sealing::{
-    LocalVault, MAX_SECRET, OpenSecretError, SealError, SealedSecret, SealingKey, SecretKeys, SecretSealer, open,
+    LocalVault, MAX_SECRET, OpenSecretError, SealError, SealedSecret, SealingKey, SecretKeys, SecretSealer,
+    open,
 };
 use trust::{RecipientKey, SigningKey};
 
@@ -47,7 +48,11 @@ fn what_did_not_change_is_the_same_bytes_and_no_other() {
     let first = one("a", b"x", "web-1", &a);
     assert_eq!(first, one("a", b"x", "web-1", &a));
     assert_ne!(first.0, one("a", b"y", "web-1", &a).0, "another value");
-    assert_ne!(first.0.sealed, one("b", b"x", "web-1", &a).0.sealed, "equal values of two secrets are not told");
+    assert_ne!(
+        first.0.sealed,
+        one("b", b"x", "web-1", &a).0.sealed,
+        "equal values of two secrets are not told"
+    );
     assert_eq!(first.0, one("a", b"x", "web-2", &b).0, "all nodes share what is sealed");
     assert_ne!(first.1.wraps, one("a", b"x", "web-1", &b).1.wraps);
     assert_ne!(first.1.wraps, one("a", b"x", "web-2", &a).1.wraps);
@@ -73,7 +78,8 @@ fn a_wrap_that_was_moved_opens_nothing() {
     let swapped = SecretKeys { wraps: of_other.wraps, ..keys.clone() };
     assert_eq!(refused(&mine, "web-1", &secret, &swapped), OpenSecretError::Wrap);
     let (b, b_keys) = sealed("b", b"y", "web-1", &mine.public());
-    let crossed = SecretKeys { wraps: BTreeMap::from([("b".into(), keys.wraps["a"].clone())]), ..b_keys.clone() };
+    let crossed =
+        SecretKeys { wraps: BTreeMap::from([("b".into(), keys.wraps["a"].clone())]), ..b_keys.clone() };
     assert_eq!(refused(&mine, "web-1", &b, &crossed), OpenSecretError::Wrap);
     let older = sealed("a", b"before", "web-1", &mine.public()).1;
     assert_eq!(refused(&mine, "web-1", &secret, &older), OpenSecretError::Wrap, "a wrap of the value before");

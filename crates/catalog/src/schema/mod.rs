@@ -213,7 +213,15 @@ impl Attribute {
         default: &'static str,
         summary: &'static str,
     ) -> Attribute {
-        Attribute { name, kind, need: Need::Optional, default, summary, may_be_secret: false, takes_secret: false }
+        Attribute {
+            name,
+            kind,
+            need: Need::Optional,
+            default,
+            summary,
+            may_be_secret: false,
+            takes_secret: false,
+        }
     }
 
     /// An attribute that must be given unless the resource is `state: absent`.

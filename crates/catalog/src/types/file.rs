@@ -20,7 +20,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
     short: Short::Path,
     attributes: &[
         STATE,
-        Attribute::new("content", FieldKind::Text, "", "the bytes, inline; `${{ }}` is evaluated").takes_secret(),
+        Attribute::new("content", FieldKind::Text, "", "the bytes, inline; `${{ }}` is evaluated")
+            .takes_secret(),
         Attribute::new(
             "source",
             FieldKind::Source,

@@ -154,12 +154,18 @@ pub struct SecretInputs {
 
 /// The fleet with its secrets sealed as a publish would; where that cannot be done here, as it is: nodes that need
 /// one are then told to differ.
-fn sealed(fleet: &Fleet, everything: &Changed, secrets: Option<SecretInputs>) -> Result<Specialized, Failure> {
+fn sealed(
+    fleet: &Fleet,
+    everything: &Changed,
+    secrets: Option<SecretInputs>,
+) -> Result<Specialized, Failure> {
     if SecretNeeds::of(fleet.specialize()).is_empty() {
         return Ok(fleet.specialize().clone());
     }
     let Some(SecretInputs { settings, key }) = secrets else {
-        aside("note: without the release key nobody can tell whether a secret has another value; nodes that need one are shown as different");
+        aside(
+            "note: without the release key nobody can tell whether a secret has another value; nodes that need one are shown as different",
+        );
         return Ok(fleet.specialize().clone());
     };
     let mut publisher = SecretPublisher::default();

@@ -34,7 +34,7 @@ use crate::header::{self, HeaderError};
 use crate::operator::{Operator, OperatorCallError};
 use crate::remote::{self, RemoteError};
 use crate::screen::{aside, plural};
-use crate::secret::{BlockedNodes, SecretError, SecretPublisher, SecretSettings, SourceError};
+use crate::secret::{BlockedNodes, SecretError, SecretPublisher, SecretSettings};
 use crate::status::trust_overtaken;
 
 /// How often a release is numbered anew because another one was published meanwhile.
@@ -148,15 +148,7 @@ impl UserError for PublishError {
                  then publish again"
                     .to_owned(),
             ),
-            PublishError::Secret(SecretError::NoSource(_)) => Some(
-                "add to fleet.yaml where secrets come from:  secrets: {sources: {files: {age: secrets/}}}".to_owned(),
-            ),
-            PublishError::Secret(SecretError::NotFound { name, .. }) => {
-                Some(format!("`muster secret set {name} --repo DIR` makes it"))
-            }
-            PublishError::Secret(SecretError::Source { source: SourceError::NoIdentity(_), .. }) => {
-                Some("name the identity that the repo's age files are encrypted for: --identity FILE or MUSTER_AGE_IDENTITY".to_owned())
-            }
+            PublishError::Secret(error) => error.hint(),
             PublishError::Renumbered => Some("publish again".to_owned()),
             PublishError::Header(_) => Some(
                 "its key may have been retired (`muster key show`); `muster publish --repo DIR` signs what the repo \

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::source::{SecretSettings, age_path};
 use super::reach_of;
+use super::source::{SecretSettings, age_path};
 use crate::check;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -57,8 +57,14 @@ fn text(listed: &[ListedSecret]) -> String {
     }
     let line = |secret: &ListedSecret| {
         let source = secret.source.as_deref().unwrap_or("in NO source");
-        let blocked = if secret.blocked > 0 { format!(", {} blocked", secret.blocked) } else { String::new() };
-        format!("{:<32} {source:<12} {} can open it{blocked}   {}\n", secret.name, secret.open, secret.modules.join(", "))
+        let blocked =
+            if secret.blocked > 0 { format!(", {} blocked", secret.blocked) } else { String::new() };
+        format!(
+            "{:<32} {source:<12} {} can open it{blocked}   {}\n",
+            secret.name,
+            secret.open,
+            secret.modules.join(", ")
+        )
     };
     listed.iter().map(line).collect()
 }

@@ -73,7 +73,12 @@ impl SecretPublisher {
     ///
     /// # Errors
     /// When a secret has no value, or cannot be sealed.
-    pub fn seal(&mut self, fleet: &Fleet, changed: &Changed, key: &SigningKey) -> Result<SealedFleet, PublishError> {
+    pub fn seal(
+        &mut self,
+        fleet: &Fleet,
+        changed: &Changed,
+        key: &SigningKey,
+    ) -> Result<SealedFleet, PublishError> {
         let needs = SecretNeeds::of(fleet.specialize());
         let values = self.values(fleet, &needs, key)?;
         self.sealer

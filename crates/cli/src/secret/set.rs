@@ -12,8 +12,8 @@ use serde::Serialize;
 use server::posture;
 use spool::Disk;
 use spool::atomic::{Existing, WholeFile};
-use trust::sealing::{MAX_SECRET, SealingKey, age};
 use trust::RecipientKey;
+use trust::sealing::{MAX_SECRET, SealingKey, age};
 use zeroize::Zeroizing;
 
 use super::source::{SecretSettings, SecretValue, age_path};
@@ -120,7 +120,10 @@ fn plural_uses(nodes: usize) -> String {
 }
 
 /// The folder of age files for a secret, and for whom they are.
-fn folder<'s>(sources: &'s [SecretSource], name: &str) -> Result<(&'s str, &'s [RecipientKey]), SecretVerbError> {
+fn folder<'s>(
+    sources: &'s [SecretSource],
+    name: &str,
+) -> Result<(&'s str, &'s [RecipientKey]), SecretVerbError> {
     let own = sources.iter().filter(|source| name.starts_with(&source.prefix));
     let folder = own.filter_map(|source| match &source.kind {
         SecretSourceKind::Age { folder, recipients } => Some((folder.as_str(), recipients.as_slice())),

@@ -63,6 +63,27 @@ pub enum SecretError {
     NotText(String),
 }
 
+impl SecretError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            SecretError::NoSource(_) => Some(
+                "add to fleet.yaml where secrets come from:  secrets: {sources: {files: {age: secrets/}}}"
+                    .to_owned(),
+            ),
+            SecretError::NotFound { name, .. } => {
+                Some(format!("`muster secret set {name} --repo DIR` makes it"))
+            }
+            SecretError::Source { source: SourceError::NoIdentity(_), .. } => Some(
+                "name the identity that the repo's age files are encrypted for: --identity FILE or \
+                 MUSTER_AGE_IDENTITY"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
 /// What went wrong with a source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -182,7 +203,8 @@ impl SecretSettings {
     /// # Errors
     /// [`SecretError`] names the secret, and the source that could not give it.
     pub fn value(&self, sources: &[SecretSource], name: &str) -> Result<SecretValue, SecretError> {
-        let own: Vec<&SecretSource> = sources.iter().filter(|source| name.starts_with(&source.prefix)).collect();
+        let own: Vec<&SecretSource> =
+            sources.iter().filter(|source| name.starts_with(&source.prefix)).collect();
         if own.is_empty() {
             return Err(SecretError::NoSource(name.to_owned()));
         }
@@ -218,25 +240,30 @@ impl SecretSettings {
 
     fn vault_request(
         &self,
-        url: &str, path: &str, name: &str, timeout: Duration) -> Result<DownloadRequest, SourceError> {
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".vault-token"));
-    let token = self.vault_token.clone().or_else(|| std::env::var("VAULT_TOKEN").ok());
-    let token = token.filter(|token| !token.is_empty());
-    let token = token.or_else(|| fs::read_to_string(home?).ok()).ok_or(SourceError::NoToken)?;
-    let mut headers = vec![("X-Vault-Token".to_owned(), token.trim().to_owned())];
-    headers.extend(std::env::var("VAULT_NAMESPACE").ok().map(|name| ("X-Vault-Namespace".to_owned(), name)));
-    let (mount, below) = path.split_once('/').ok_or(SourceError::Form)?;
-    let roots = std::env::var_os("VAULT_CACERT").map_or_else(|| PathBuf::from(CA_FILE), PathBuf::from);
-    Ok(DownloadRequest {
-        url: format!("{url}/v1/{mount}/data/{below}/{name}"),
-        headers,
-        // An address of this machine needs none.
-        roots_pem: fs::read(roots).unwrap_or_default(),
-        max_size: MAX_ANSWER,
-        timeout,
-        proxies: ProxySettings::from_environment(),
-    })
-}
+        url: &str,
+        path: &str,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<DownloadRequest, SourceError> {
+        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".vault-token"));
+        let token = self.vault_token.clone().or_else(|| std::env::var("VAULT_TOKEN").ok());
+        let token = token.filter(|token| !token.is_empty());
+        let token = token.or_else(|| fs::read_to_string(home?).ok()).ok_or(SourceError::NoToken)?;
+        let mut headers = vec![("X-Vault-Token".to_owned(), token.trim().to_owned())];
+        headers
+            .extend(std::env::var("VAULT_NAMESPACE").ok().map(|name| ("X-Vault-Namespace".to_owned(), name)));
+        let (mount, below) = path.split_once('/').ok_or(SourceError::Form)?;
+        let roots = std::env::var_os("VAULT_CACERT").map_or_else(|| PathBuf::from(CA_FILE), PathBuf::from);
+        Ok(DownloadRequest {
+            url: format!("{url}/v1/{mount}/data/{below}/{name}"),
+            headers,
+            // An address of this machine needs none.
+            roots_pem: fs::read(roots).unwrap_or_default(),
+            max_size: MAX_ANSWER,
+            timeout,
+            proxies: ProxySettings::from_environment(),
+        })
+    }
 
     fn age_file(&self, path: &Path) -> Result<Answer, SourceError> {
         let file = match fs::File::open(path) {
@@ -360,10 +387,12 @@ mod tests {
 
     #[test]
     fn an_answer_has_a_value_or_one_field() {
-        let value = |text: &str| vault_value(text.as_bytes()).map(|value| String::from_utf8(value.to_vec()).unwrap());
+        let value =
+            |text: &str| vault_value(text.as_bytes()).map(|value| String::from_utf8(value.to_vec()).unwrap());
         assert_eq!(value(r#"{"data":{"data":{"value":"a","b":"c"}}}"#), Some("a".into()));
         assert_eq!(value(r#"{"data":{"data":{"password":"a"}}}"#), Some("a".into()));
-        for wrong in ["", "{}", r#"{"data":{"data":{"a":"b","c":"d"}}}"#, r#"{"data":{"data":{"value":1}}}"#] {
+        for wrong in ["", "{}", r#"{"data":{"data":{"a":"b","c":"d"}}}"#, r#"{"data":{"data":{"value":1}}}"#]
+        {
             assert_eq!(value(wrong), None, "{wrong}");
         }
     }

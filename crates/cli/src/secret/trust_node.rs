@@ -20,7 +20,8 @@ use crate::screen::Screen;
 /// The file that is written.
 const FILE: &str = "recipients.yaml";
 /// What it begins with.
-const HEAD: &str = "# Keys that secrets are sealed for; `muster-agent identity` prints a host's.\nrecipients:\n";
+const HEAD: &str =
+    "# Keys that secrets are sealed for; `muster-agent identity` prints a host's.\nrecipients:\n";
 
 /// Arguments of `muster secret trust`.
 #[derive(Args, Debug)]
@@ -65,12 +66,18 @@ pub(super) fn run(args: &TrustArgs, settings: &SecretSettings, screen: Screen) -
     if written != Some(key) {
         match &before {
             Some(before) => write(&path, before)?,
-            None => fs::remove_file(&path).map_err(|source| SecretVerbError::Use { path: path.clone(), source })?,
+            None => fs::remove_file(&path)
+                .map_err(|source| SecretVerbError::Use { path: path.clone(), source })?,
         }
         return Err(SecretVerbError::Form(path).into());
     }
-    let trusted =
-        TrustedRecipient { node: node.to_owned(), key, fingerprint: key.fingerprint(), file: path, instead_of };
+    let trusted = TrustedRecipient {
+        node: node.to_owned(),
+        key,
+        fingerprint: key.fingerprint(),
+        file: path,
+        instead_of,
+    };
     Ok(screen.result(&trusted, || {
         let TrustedRecipient { node, fingerprint, file, .. } = &trusted;
         format!(

@@ -78,7 +78,8 @@ impl Binder<'_> {
         declared_over: &Value,
         scope: &ModuleScope,
     ) -> Result<Vec<Arc<BoundResource>>, BindError> {
-        let over = evaluate(declared_over, &scope.names()).map_err(|error| BindError::of(BindPart::Foreach, error))?;
+        let over = evaluate(declared_over, &scope.names())
+            .map_err(|error| BindError::of(BindPart::Foreach, error))?;
         let items = items(over, &looped_secrets(declared_over, scope)).map_err(of_loop)?;
         self.budget.items(items.len()).map_err(of_loop)?;
         let mut bound = Vec::with_capacity(items.len());

@@ -10,6 +10,7 @@ mod order;
 mod problem;
 mod reads;
 mod resource;
+mod secrets;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -323,20 +324,12 @@ fn bind_keeping(inputs: &Inputs<'_>, sources: Sources) -> Desired {
         (name.clone(), TimeWindow::read(declared).map_err(|error| error.to_string()))
     });
     Desired {
-        blocked: Arc::new(blocked(&modules, inputs.secrets)),
+        blocked: Arc::new(secrets::blocked(&modules, inputs.secrets)),
         modules: modules.into_iter().map(Arc::new).collect(),
         observe: inputs.params.observe,
         windows: Arc::new(windows.collect_inserting()),
         index,
     }
-}
-
-/// Why each secret that something waits for cannot be had.
-fn blocked(modules: &[BoundModule], secrets: &OpenedSecrets) -> BTreeMap<String, String> {
-    let resources = modules.iter().flat_map(|module| module.resources.iter().chain(&module.handlers));
-    let errors = resources.filter_map(|resource| resource.spec.as_ref().err());
-    let waited = errors.flat_map(|error| &error.unobserved);
-    waited.filter_map(|part| Some((part.observed.clone(), secrets.why_not(&part.observed)?))).collect()
 }
 
 /// A module, bound without the others of its node.
@@ -370,10 +363,7 @@ impl NodeNames {
             unobserved
                 .extend(below.map(|(param, observed)| (format!("vars.{module}.{param}"), observed.clone())));
         }
-        let mut secret = SecretPaths::default();
-        for (module, params) in &resolved {
-            secret.extend(params.secret.iter().map(|path| format!("vars.{module}.{path}")));
-        }
+        let secret = secrets::paths_of_vars(&resolved);
         let shared = SharedScope { vars: nested(&resolved), unobserved, secret, ..shared };
         NodeNames { shared: Arc::new(shared), resolved, broken }
     }

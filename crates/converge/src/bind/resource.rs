@@ -12,23 +12,20 @@ use catalog::module::{
 use catalog::own_paths;
 use catalog::params::{evaluate, is_dynamic};
 use catalog::schema::{self, BindContext, FieldKind};
-use catalog::secrets::{lone_param, lone_secret};
-use catalog::types::{CustomSpec, Ensure, FileContent, Script, Spec};
+use catalog::types::{CustomSpec, FileContent, Script, Spec};
 use lang::{EvalError, InterpolatedText, Template, TemplateRenderError, Value};
 use model::collect::CollectInserting;
 
 use super::foreach::LoopBudget;
+use super::secrets::{BoundTemplate, CONTENT, forget_secrets, keep_private, whole_secret};
 use super::source::{Sources, source};
 use super::{BindError, BindMistake, BindPart, BoundResource, GuardKind, ResourceGuard, RetryPolicy};
 use crate::condition::{ModuleScope, NOT_HERE};
 use crate::{ResourceId, When};
 
-/// The attribute with the bytes of a file.
-const CONTENT: &str = "content";
-/// The mode of a file that holds a secret and declares none.
-const SECRET_FILE_MODE: u32 = 0o600;
 /// Where secrets may stand.
-const SECRETS_STAND: &str = "it may stand in the content or template of a file, in the params of a custom executor and in stdin";
+const SECRETS_STAND: &str =
+    "it may stand in the content or template of a file, in the params of a custom executor and in stdin";
 
 /// Binds the resources of one module; parses each template once.
 pub(super) struct Binder<'a> {
@@ -44,32 +41,6 @@ pub(super) struct Binder<'a> {
     /// The position of the declaration that is bound.
     pub(super) slot: usize,
     sources: Sources,
-}
-
-/// A template of the module, parsed once.
-struct BoundTemplate {
-    template: Template,
-    /// It is made of a secret, whatever the names of a loop's item hold.
-    holds_secret: bool,
-    /// What it reads of a loop's item.
-    of_item: Vec<Vec<String>>,
-}
-
-impl BoundTemplate {
-    fn of(template: Template, scope: &ModuleScope) -> BoundTemplate {
-        let uses = template.uses();
-        let of_item = |path: &Vec<String>| path.first().is_some_and(|root| root == "item" || root == "key");
-        let touches = uses.iter().filter(|name| !of_item(&name.path)).any(|name| scope.touches_secret(&name.path));
-        BoundTemplate {
-            holds_secret: touches || !template.secrets().is_empty(),
-            of_item: uses.into_iter().map(|name| name.path).filter(of_item).collect(),
-            template,
-        }
-    }
-
-    fn holds_secret(&self, scope: &ModuleScope) -> bool {
-        self.holds_secret || self.of_item.iter().any(|name| scope.touches_secret(name))
-    }
 }
 
 /// A resource's spec with what else binding it came to.
@@ -165,7 +136,8 @@ impl<'a> Binder<'a> {
         let whole = whole_secret(resource, scope);
         let mut attributes = attributes(&resource.attributes, scope, whole.is_some(), wrong);
         if let Some((name, _)) = &whole {
-            let text = scope.shared.secrets.bytes(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            let text =
+                scope.shared.secrets.bytes(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
             attributes.to_mut().insert(CONTENT.to_owned(), Value::Str(text.unwrap_or_default()));
         }
         if let Cow::Owned(evaluated) = &attributes {
@@ -307,47 +279,6 @@ fn attributes<'b>(
         (name.clone(), evaluated)
     });
     Cow::Owned(evaluated.collect_inserting())
-}
-
-/// The secret that a file holds and nothing else, whatever its bytes, where it was opened: directly, or by a param
-/// that is one. With its bytes where they are no text.
-fn whole_secret(resource: &DeclaredResource, scope: &ModuleScope) -> Option<(String, Option<Vec<u8>>)> {
-    let content = resource.attributes.get(CONTENT).filter(|_| resource.kind == "file")?;
-    let name = lone_secret(content).or_else(|| scope.whole_secrets.get(&lone_param(content)?).cloned())?;
-    let bytes = scope.shared.secrets.bytes(&name)?;
-    let binary = std::str::from_utf8(bytes).is_err().then(|| bytes.to_vec());
-    Some((name, binary))
-}
-
-/// What holds a secret is its owner's alone unless its mode is declared, and leaves no copy of what it was beside it.
-fn keep_private(spec: &mut Spec, wrong: &mut BindError) {
-    let Spec::File(file) = spec else { return };
-    if file.ensure == Ensure::Present {
-        file.ownership.mode.get_or_insert(SECRET_FILE_MODE);
-    }
-    if file.backup {
-        let message = "a file that holds a secret has no backup: it would be the secret before, in plain".to_owned();
-        let part = BindPart::Attribute("backup".to_owned());
-        wrong.mistakes.push(BindMistake { part, message, place: None });
-    }
-}
-
-/// Takes out of what the ledger keeps what is made of a secret.
-fn forget_secrets(
-    kept: &mut BTreeMap<String, Value>,
-    declared: &BTreeMap<String, Value>,
-    scope: &ModuleScope,
-) {
-    for (name, value) in kept {
-        let Some(declared) = declared.get(name) else { continue };
-        match (value, declared) {
-            (Value::Map(parts), Value::Map(declared)) => {
-                parts.retain(|key, _| !declared.get(key).is_some_and(|value| scope.value_holds_secret(value)));
-            }
-            (value, declared) if scope.value_holds_secret(declared) => *value = Value::Map(BTreeMap::new()),
-            _ => {}
-        }
-    }
 }
 
 /// Roughly the bytes that a value takes.

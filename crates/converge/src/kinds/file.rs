@@ -139,9 +139,7 @@ fn new_content(spec: &FileSpec, bytes: Bytes<'_>) -> Option<String> {
         FileContent::Text { text, digest } => {
             Some(content_field(Some(text.as_bytes()), digest, text.len() as u64))
         }
-        FileContent::Bytes { bytes, digest } => {
-            Some(content_field(Some(bytes), digest, bytes.len() as u64))
-        }
+        FileContent::Bytes { bytes, digest } => Some(content_field(Some(bytes), digest, bytes.len() as u64)),
         FileContent::Blob { digest, size } => Some(content_field(bytes.new, digest, *size)),
     }
 }

@@ -255,7 +255,9 @@ impl<'a, 'b> Eval<'a, 'b> {
     fn secret(&mut self, node: &'a ExprNode, args: &'a [ExprNode]) -> Result<Val<'a>, EvalError> {
         let name = match args.first().map(|arg| self.value(arg)).transpose()? {
             Some(Value::Str(name)) if is_secret_name(&name) => name,
-            _ => return Err(failed(node, "`secret` takes the name of a secret, such as \"team/name\"".into())),
+            _ => {
+                return Err(failed(node, "`secret` takes the name of a secret, such as \"team/name\"".into()));
+            }
         };
         let Some(text) = self.scope.secret(&name) else {
             return Err(EvalError::Unobserved(secret_reference(&name)));

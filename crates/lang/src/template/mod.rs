@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Scope, SecretUse};
 use crate::expr::{ExprNode, NameUse, ParseError};
+use crate::{Scope, SecretUse};
 
 /// The longest template, in bytes.
 pub const MAX_TEMPLATE: usize = 256 * 1024;

@@ -162,7 +162,9 @@ pub(crate) fn secret_mistake(decl: &ParamDecl, value: &Value) -> Option<String> 
     match decl.kind {
         ParamType::Secret if secrets::lone_secret(value).is_none() => Some(params::SECRET_VALUE.to_owned()),
         ParamType::Secret | ParamType::String | ParamType::List | ParamType::Map => None,
-        _ if holds() => Some("a secret is the value of a param of type secret, string, list or map".to_owned()),
+        _ if holds() => {
+            Some("a secret is the value of a param of type secret, string, list or map".to_owned())
+        }
         _ => None,
     }
 }

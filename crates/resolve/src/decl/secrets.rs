@@ -63,7 +63,9 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<SecretSour
     if let Some(node) = keys.needed(reading, "sources", (node.at, "secrets"), EXAMPLE) {
         for (key, value) in reading.map(node, "sources") {
             if sources.len() == MAX_SOURCES {
-                reading.error("E099", key.at, format!("more than {MAX_SOURCES} sources of secrets")).help("join some");
+                reading
+                    .error("E099", key.at, format!("more than {MAX_SOURCES} sources of secrets"))
+                    .help("join some");
                 break;
             }
             reading.name(&key.value, key.at, "a source of secrets");
@@ -98,14 +100,21 @@ fn source(reading: &mut Reading<'_>, name: &str, node: &YamlNode) -> Option<Secr
         (None, Some(command), None) => SecretSourceKind::Command(command?),
         (None, None, Some(url)) => {
             let Some(path) = path.filter(|path| path.contains('/')) else {
-                reading.missing_key(node.at, &what, "path", "write the mount and a path below it: `path: kv/muster`");
+                reading.missing_key(
+                    node.at,
+                    &what,
+                    "path",
+                    "write the mount and a path below it: `path: kv/muster`",
+                );
                 return None;
             };
             SecretSourceKind::Vault { url: url?, path: path.trim_matches('/').to_owned() }
         }
         _ => {
             if matches!(node.kind, YamlKind::Map(_)) {
-                reading.error("E016", node.at, format!("{what} is one of age, command and url")).help(EXAMPLE);
+                reading
+                    .error("E016", node.at, format!("{what} is one of age, command and url"))
+                    .help(EXAMPLE);
             }
             return None;
         }
@@ -151,7 +160,11 @@ fn recipient_list(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<RecipientKe
 }
 
 fn key(reading: &mut Reading<'_>, text: &str, at: At) -> Option<RecipientKey> {
-    text.parse().map_err(|error: trust::sealing::ParseRecipientError| drop(reading.error("E017", at, error.to_string()))).ok()
+    text.parse()
+        .map_err(|error: trust::sealing::ParseRecipientError| {
+            drop(reading.error("E017", at, error.to_string()))
+        })
+        .ok()
 }
 
 /// Reads `recipients.yaml`: hostnames with the sealing keys that the hosts print.

@@ -18,7 +18,11 @@ pub(crate) struct Body {
 pub(crate) fn read(reading: &mut Reading<'_>, path: &str) -> Option<Body> {
     match Template::parse(path, reading.source) {
         Ok(template) => {
-            if template.secrets().iter().any(|used| used.name.as_deref().is_none_or(|name| !is_secret_name(name))) {
+            if template
+                .secrets()
+                .iter()
+                .any(|used| used.name.as_deref().is_none_or(|name| !is_secret_name(name)))
+            {
                 let at = At { line: 1, column: 1, len: 1 };
                 reading
                     .error("E050", at, "`secret` takes the name of a secret itself")

@@ -82,7 +82,8 @@ impl Built {
     /// Names of the features that agents must have to take this release, sorted: those of
     /// `features` that something in it uses.
     pub fn requires(&self, features: &[Feature]) -> Vec<String> {
-        let specs = || self.fleet.exact.values().chain(self.fleet.patterns.iter().map(|pattern| &pattern.spec));
+        let specs =
+            || self.fleet.exact.values().chain(self.fleet.patterns.iter().map(|pattern| &pattern.spec));
         let uses = |feature: &Feature| {
             if feature.secrets {
                 return specs().any(|spec| spec.secrets.is_some());

@@ -47,7 +47,8 @@ struct Uses(BTreeMap<String, bool>);
 impl SecretNeeds {
     /// Those of a fleet.
     pub fn of(fleet: &Specialized) -> SecretNeeds {
-        let modules = fleet.modules.iter().map(|(name, shared)| (name.clone(), ModuleUses::of(&shared.module)));
+        let modules =
+            fleet.modules.iter().map(|(name, shared)| (name.clone(), ModuleUses::of(&shared.module)));
         let mut needs = SecretNeeds { modules: modules.collect(), ..SecretNeeds::default() };
         let specs = fleet.exact.values().chain(fleet.patterns.iter().map(|pattern| &pattern.spec));
         let mut seen: BTreeSet<*const [Arc<str>]> = BTreeSet::new();

@@ -82,7 +82,8 @@ impl FleetSealer {
             });
         }
         let old_wraps = std::mem::take(&mut self.wraps);
-        let mut pass = SealPass { needs, values, old_wraps, wraps: WrapCache::new(), sections: BTreeMap::new() };
+        let mut pass =
+            SealPass { needs, values, old_wraps, wraps: WrapCache::new(), sections: BTreeMap::new() };
         let (mut exact, mut without_key) = (fleet.exact.clone(), Vec::new());
         // Who has an entry of its own, and who a pattern classifies and is to get one for its keys.
         let by_pattern = recipients.keys().filter(|name| !fleet.exact.contains_key(&***name));
@@ -104,7 +105,11 @@ impl FleetSealer {
         }
         self.wraps = pass.wraps;
         let fleet = Specialized { exact, patterns: Arc::new(patterns), ..fleet.clone() };
-        let changed = Changed { modules: changed.modules, channels: changed.channels, ..difference(last.as_ref(), &fleet) };
+        let changed = Changed {
+            modules: changed.modules,
+            channels: changed.channels,
+            ..difference(last.as_ref(), &fleet)
+        };
         self.last = Some(fleet.clone());
         Ok(SealedFleet { fleet, changed, without_key, patterns: blocked })
     }

@@ -168,7 +168,8 @@ fn header_end(file: &[u8]) -> Result<usize, AgeError> {
     }
     let mut at = 0;
     loop {
-        let line = file[at..].iter().position(|b| *b == b'\n').ok_or(AgeError::Damaged("its header has no end"))?;
+        let line =
+            file[at..].iter().position(|b| *b == b'\n').ok_or(AgeError::Damaged("its header has no end"))?;
         let next = at + line + 1;
         if file[at..next].starts_with(b"---") {
             return Ok(next);

@@ -47,7 +47,10 @@ fn polymod(values: &[u8]) -> u32 {
     values.iter().fold(1, |sum, value| {
         let top = sum >> 25;
         let next = (sum & 0x01ff_ffff) << 5 ^ u32::from(*value);
-        GENERATOR.iter().enumerate().fold(next, |next, (bit, word)| if top >> bit & 1 == 1 { next ^ word } else { next })
+        GENERATOR
+            .iter()
+            .enumerate()
+            .fold(next, |next, (bit, word)| if top >> bit & 1 == 1 { next ^ word } else { next })
     })
 }
 

@@ -169,7 +169,8 @@ impl InHand {
         let shared = primitives::shared(&ephemeral, recipient.raw()).ok_or_else(weak)?;
         let key = wrap_key(&shared, &point, recipient);
         let about = wrap_about(node, &self.sealed.name, &self.digest);
-        let wrapped = primitives::seal(&key, [0; NONCE_LEN], &about, self.data_key.as_slice()).ok_or_else(weak)?;
+        let wrapped =
+            primitives::seal(&key, [0; NONCE_LEN], &about, self.data_key.as_slice()).ok_or_else(weak)?;
         Ok(BASE64.encode(&[point.as_slice(), &wrapped].concat()))
     }
 }
@@ -201,7 +202,8 @@ pub fn open(
     let shared = primitives::shared(key.secret(), point).ok_or(OpenSecretError::Wrap)?;
     let wrap_key = wrap_key(&shared, point, &key.public());
     let about = wrap_about(node, &sealed.name, &Digest::of(&bytes));
-    let data_key = primitives::open(&wrap_key, [0; NONCE_LEN], &about, wrapped).ok_or(OpenSecretError::Wrap)?;
+    let data_key =
+        primitives::open(&wrap_key, [0; NONCE_LEN], &about, wrapped).ok_or(OpenSecretError::Wrap)?;
     let data_key: Key = Zeroizing::new(data_key.as_slice().try_into().map_err(|_| OpenSecretError::Form)?);
     if commitment(&data_key) != sealed.commitment {
         return Err(OpenSecretError::Sealed);

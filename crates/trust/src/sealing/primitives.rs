@@ -48,7 +48,12 @@ pub(super) fn hkdf(salt: Option<&[u8]>, secret: &[u8], info: &[&[u8]]) -> Key {
 }
 
 /// Seals with ChaCha20-Poly1305; `None` only for what is too long for it.
-pub(super) fn seal(key: &[u8; KEY_LEN], nonce: [u8; NONCE_LEN], about: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn seal(
+    key: &[u8; KEY_LEN],
+    nonce: [u8; NONCE_LEN],
+    about: &[u8],
+    plain: &[u8],
+) -> Option<Vec<u8>> {
     let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).ok()?);
     let mut out = Vec::with_capacity(plain.len() + TAG_LEN);
     out.extend_from_slice(plain);
@@ -65,7 +70,8 @@ pub(super) fn open(
 ) -> Option<Zeroizing<Vec<u8>>> {
     let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).ok()?);
     let mut out = Zeroizing::new(sealed.to_vec());
-    let length = key.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(about), &mut out).ok()?.len();
+    let length =
+        key.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(about), &mut out).ok()?.len();
     out.truncate(length);
     Some(out)
 }
@@ -80,7 +86,8 @@ pub(super) fn public(secret: &[u8; KEY_LEN]) -> Option<[u8; KEY_LEN]> {
 pub(super) fn shared(secret: &[u8; KEY_LEN], point: &[u8; KEY_LEN]) -> Option<Key> {
     let key = PrivateKey::from_private_key(&X25519, secret).ok()?;
     let peer = UnparsedPublicKey::new(&X25519, point);
-    let shared = agree(&key, peer, (), |shared| shared.try_into().map(Zeroizing::new).map_err(|_| ())).ok()?;
+    let shared =
+        agree(&key, peer, (), |shared| shared.try_into().map(Zeroizing::new).map_err(|_| ())).ok()?;
     (*shared != [0; KEY_LEN]).then_some(shared)
 }
 
