@@ -12,11 +12,13 @@ use spool::atomic::{Existing, WholeFile};
 use spool::{Disk, SpoolError};
 use ssh_key::private::{EcdsaKeypair, KeypairData};
 use trust::token::{KeySource, TlsTermination};
-use trust::{KeyAlgorithm, SigningKey, TrustDocument};
+use trust::{KeyAlgorithm, SealingKey, SigningKey, TrustDocument};
 use zeroize::Zeroizing;
 
 /// The agent's own key, in its state directory.
 pub const KEY_FILE: &str = "identity.key";
+/// The key that secrets are sealed for, in its state directory (SEC-1).
+pub const SEALING_KEY_FILE: &str = "sealing.key";
 /// The host's ed25519 SSH key, under the root.
 pub const SSH_ED25519_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
 /// The host's ECDSA SSH key, under the root.
@@ -72,6 +74,12 @@ pub enum KeyError {
         /// The file.
         path: PathBuf,
     },
+    /// It is no sealing key.
+    #[error("{} is not a sealing key: it must hold one age identity", path.display())]
+    SealingForm {
+        /// The file.
+        path: PathBuf,
+    },
     /// Others can read it.
     #[error("{} can be read by others (mode {mode:04o}); it must be 0600", path.display())]
     Open {
@@ -115,6 +123,30 @@ fn own_key(path: &Path) -> Result<SigningKey, KeyError> {
     let file = WholeFile { existing: Existing::Keep, ..WholeFile::new(path, 0o600) };
     file.write(&Disk::new(), key.to_file().as_bytes())?;
     Ok(key)
+}
+
+/// The key that secrets are sealed for: read, or made where there is none.
+///
+/// # Errors
+/// [`KeyError`] names the file.
+pub fn sealing_key(state: &Path) -> Result<SealingKey, KeyError> {
+    let path = state.join(SEALING_KEY_FILE);
+    let form = || KeyError::SealingForm { path: path.clone() };
+    if let Some(text) = read(&path)? {
+        return SealingKey::from_file(&text).map_err(|_| form());
+    }
+    let mut secret = Zeroizing::new([0; 32]);
+    getrandom::fill(secret.as_mut_slice()).map_err(KeyError::Random)?;
+    let key = SealingKey::from_secret(&secret).ok_or_else(form)?;
+    let file = WholeFile { existing: Existing::Keep, ..WholeFile::new(&path, 0o600) };
+    match file.write(&Disk::new(), key.to_file().as_bytes()) {
+        Ok(_) => Ok(key),
+        // Another process was faster: its key counts.
+        Err(error) => match read(&path)? {
+            Some(text) => SealingKey::from_file(&text).map_err(|_| form()),
+            None => Err(error.into()),
+        },
+    }
 }
 
 /// Writes the agent's own key back where it is gone or damaged. Another key is never written over.

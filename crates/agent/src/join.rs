@@ -228,6 +228,8 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let (asked, hostname) = terms.names(request.hostname.as_deref())?;
     let root = request.root.clone().unwrap_or_else(|| PathBuf::from("/"));
     let key = identity::key(terms.key, state, &root)?;
+    // Made before anybody may ask for it.
+    identity::sealing_key(state)?;
     let csr_pem =
         net::issue::node_request(&key, &hostname).map_err(|error| JoinError::Request(error.to_string()))?;
     let message = EnrollRequest { token: terms.token.clone(), hostname: asked, csr_pem };

@@ -52,6 +52,7 @@ pub mod render;
 mod renewal;
 pub mod run_mark;
 pub mod runner;
+mod secrets;
 mod seen_record;
 pub mod service;
 pub mod session;

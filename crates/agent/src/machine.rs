@@ -120,6 +120,10 @@ impl Machine {
         let membership =
             dir.membership().map_err(failed)?.ok_or_else(|| failed(StateError::NotJoined(state.clone())))?;
         let durable = Arc::new(dir.open().map_err(failed)?);
+        // A host that joined before there were secrets has none. Where it cannot be made, what needs it says so.
+        if let Err(error) = durable.sealing_key() {
+            tracing::warn!(error = %crate::render::chain(&error), "this host opens no secrets");
+        }
         let root = options.root.clone().or_else(|| membership.root.clone());
         let root = root.unwrap_or_else(|| PathBuf::from("/"));
         let allow_exec = options.allow_exec || membership.allow_exec;

@@ -6,14 +6,15 @@
 //! How many jobs there are at a time is the run's to say. A wait is a deadline of the loop and
 //! no thread, and ends when the agent stops.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod held_set;
+
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use catalog::module::{Module, Params};
 use catalog::types::{BlockSpec, EditedFile, FileSpec, IniSpec, JsonSpec, LineSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, TraitUses, bind};
 use converge::kinds::{Applied, Checked};
@@ -25,15 +26,17 @@ use converge::{
 use host::{Host, SpawnCompactly};
 use lang::{Probe, Value};
 use model::object::MAX_BLOB;
-use model::{Digest, Kind, RunReport, UnmadeRunCause};
+use model::{Digest, RunReport, UnmadeRunCause};
 use node::{Adoption, ReadTraits, RunFailure, RunOrder};
 use providers::{Kinds, Notification, PROBE_TIMEOUT, TouchedFiles};
 
+use self::held_set::HeldSet;
 use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::deadlines::{HangingJob, RunDeadlines, SharedHangingJobs};
 use crate::job_outcomes::{JobOutcomes, JobSubject};
 use crate::outcomes::RunResources;
+use crate::secrets;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
 use crate::versions::VersionCause;
@@ -232,6 +235,7 @@ impl Runner {
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
+        let secrets = secrets::open(adoption, self.worker.storage.durable(), &self.hostname)?;
         // Wherever it is: no resource may take it away.
         let state = own_state(self.worker.kinds.host(), self.durable().path());
         let from = Inputs {
@@ -240,6 +244,7 @@ impl Runner {
             hostname: Some(&self.hostname),
             traits: Some(traits),
             own_paths: state.as_slice(),
+            secrets: &secrets,
         };
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         // What a set reads is in its expressions: it is the same each time.
@@ -463,7 +468,13 @@ impl JobWorker {
             JobWork::Check { resource, plan, notified } => {
                 let (spec, notification) = (spec(&resource)?, self.changes.notification(&notified));
                 let BoundResource { name, timeout, .. } = &*resource;
-                return self.kinds.check_notified(name, spec, *timeout, plan, notification.as_ref());
+                let checked = self.kinds.check_notified(name, spec, *timeout, plan, notification.as_ref())?;
+                return match checked {
+                    JobDone::Checked(checked) if resource.holds_secret => {
+                        Ok(JobDone::Checked(self.kinds.seal_prior(spec, checked)?))
+                    }
+                    other => Ok(other),
+                };
             }
             JobWork::Apply { resource, checked, record, notified } => {
                 let notification = self.changes.notification(&notified);
@@ -520,7 +531,10 @@ impl JobWorker {
     ) -> Result<Applied, JobFailure> {
         let spec = spec(resource)?;
         if record.keep.is_some() {
-            self.kinds.keep_prior(spec, checked)?;
+            match resource.holds_secret {
+                true => self.kinds.keep_prior_sealed(spec, checked)?,
+                false => self.kinds.keep_prior(spec, checked)?,
+            };
         }
         let touched = self.kinds.touched_by_apply(spec, checked, resource.timeout)?;
         self.keep_versions(&touched, &resource.id, resource.sensitive);
@@ -561,33 +575,4 @@ impl JobWorker {
 
 fn spec(resource: &BoundResource) -> Result<&Spec, String> {
     resource.spec.as_ref().map_err(ToString::to_string)
-}
-
-/// The contents of the held set that binding needs.
-struct HeldSet {
-    modules: BTreeMap<String, Arc<Module>>,
-    params: Params,
-}
-
-impl HeldSet {
-    fn read(adoption: &Adoption, durable: &Durable) -> Result<HeldSet, RunnerError> {
-        let mut held = HeldSet { modules: BTreeMap::new(), params: Params::default() };
-        for (key, stub) in &adoption.objects {
-            let kind = key.section.kind.as_str();
-            if kind != Kind::MODULE && kind != Kind::PARAMS {
-                continue;
-            }
-            let bytes = durable.content(&stub.digest)?;
-            let broken = |error| RunnerError::ReadSet(format!("{key}: {error}"));
-            if kind == Kind::PARAMS {
-                held.params = model::canonical::parse(&bytes).map_err(broken)?;
-            } else {
-                let mut module: Module = model::canonical::parse(&bytes).map_err(broken)?;
-                // Parsing leaves room for up to as many again, at the moment that takes most memory.
-                module.resources.shrink_to_fit();
-                held.modules.insert(module.name.clone(), Arc::new(module));
-            }
-        }
-        Ok(held)
-    }
 }

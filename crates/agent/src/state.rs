@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! identity.key     the machine's key, unless it is the SSH host key (0600)
+//! sealing.key      the key that secrets are sealed for (0600)
 //! membership.json  fleet, servers, certificate, trust
 //! adoption.json    the release held, with its header and the node's floor
 //! freshness.json   how fresh that is, where that changed since
@@ -253,7 +254,7 @@ impl StateDir {
             return Ok(None);
         }
         let _lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
-        let keep = [identity::KEY_FILE, spool::lock::NAME];
+        let keep = [identity::KEY_FILE, identity::SEALING_KEY_FILE, spool::lock::NAME];
         let aside = spool::atomic::set_aside_earlier(&self.disk, &self.path, &keep);
         aside.map(Some).map_err(spool("set the earlier version's state aside"))
     }

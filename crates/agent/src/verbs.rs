@@ -1,6 +1,7 @@
 //! The agent's verbs, as people type them.
 
 mod join;
+mod keys;
 mod local;
 
 use std::io::Read;
@@ -22,8 +23,8 @@ use crate::local::messages::{FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
-use crate::state::{StateDir, StateError};
-use crate::{daemon, identity, invocation, prepare, service};
+use crate::state::StateError;
+use crate::{daemon, invocation, prepare, service};
 
 pub use local::run_once;
 
@@ -252,6 +253,9 @@ nginx\n  muster-agent plan --json | jq .counts")]
         #[arg(long)]
         yes: bool,
     },
+    /// Print this machine's keys: the one that it proves itself with, and the one that secrets are sealed for
+    #[command(after_help = keys::IDENTITY_AFTER)]
+    Identity,
     /// Try a custom executor out
     Executor {
         #[command(subcommand)]
@@ -371,11 +375,12 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         AgentVerb::Doctor => local::doctor(&options, cli.json),
         AgentVerb::Bundle { output } => local::bundle(&options, output, cli.json),
         AgentVerb::ApproveDeletes => local::approve_deletes(&options),
-        AgentVerb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&options, KeySource::SshHost),
+        AgentVerb::Fingerprint { ssh_host_key: true, .. } => keys::fingerprint(&options, KeySource::SshHost),
         AgentVerb::Fingerprint { ssh_host_ecdsa_key: true, .. } => {
-            fingerprint(&options, KeySource::SshHostEcdsa)
+            keys::fingerprint(&options, KeySource::SshHostEcdsa)
         }
-        AgentVerb::Fingerprint { .. } => fingerprint(&options, KeySource::Own),
+        AgentVerb::Fingerprint { .. } => keys::fingerprint(&options, KeySource::Own),
+        AgentVerb::Identity => keys::identity(&options, cli.json),
         AgentVerb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
             executor_test(&options, &script, Duration::from_secs(timeout))
         }
@@ -406,14 +411,6 @@ fn locked(error: &OpenMachineError) -> Option<Option<u32>> {
         } => Some(*pid),
         _ => None,
     }
-}
-
-fn fingerprint(options: &MachineOptions, source: KeySource) -> Result<ExitCode, VerbFailure> {
-    let state = options.state_dir();
-    StateDir::create(&state)?;
-    let key = identity::key(source, &state, &options.root_dir())?;
-    print(&format!("{}\n", key.public().fingerprint()));
-    Ok(ExitCode::SUCCESS)
 }
 
 fn executor_test(

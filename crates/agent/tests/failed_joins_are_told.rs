@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use agent::join::{JoinError, JoinRequest, join};
+use agent::join::{JoinBy, JoinError, JoinRequest, join};
 use http::StatusCode;
 use net::issue::CertificateRequest;
 use serde_json::Value;
@@ -19,11 +20,11 @@ use wire::{Code, Problem, route};
 async fn tried(token: String, hostname: Option<&str>) -> JoinError {
     let state = tempfile::tempdir().unwrap();
     let request = JoinRequest {
-        token,
-        token_file: None,
+        by: JoinBy::Token { token, file: None },
         hostname: hostname.map(str::to_owned),
         root: Some("/nowhere".into()),
         allow_exec: false,
+        patience: Duration::ZERO,
     };
     join(request, &state.path().join("state")).await.unwrap_err()
 }

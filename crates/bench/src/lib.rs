@@ -13,6 +13,7 @@ mod process;
 mod proof;
 mod publish;
 mod renewals;
+mod secrets;
 mod status;
 mod sync;
 mod table;
@@ -45,6 +46,8 @@ pub enum Bench {
     Publish(PublishArgs),
     /// Verifying a node's own proof from a release of 100,000 nodes
     Proof(CheckArgs),
+    /// Opening 100 secrets at a node, and a publish in which one of 100,000 recipients rotates
+    Secrets(CheckArgs),
     /// Looking at 100,000 nodes with sets of their own, while they check in
     Status(StatusArgs),
     /// Synchronization: streams, updates, latency, resyncs, a restart
@@ -237,6 +240,12 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
             let figures = begin("proof", args.scale);
             let time = args.scale.time(None, 2, 60);
             let measured = proof::run(args.scale.or(args.nodes, 100_000, 1_000), time, &figures);
+            (figures, measured)
+        }
+        Bench::Secrets(args) => {
+            let figures = begin("secrets", args.scale);
+            let time = args.scale.time(None, 2, 60);
+            let measured = secrets::run(args.scale.or(args.nodes, 100_000, 200), time, &figures).await;
             (figures, measured)
         }
         Bench::Publish(args) => {

@@ -15,6 +15,7 @@ pub mod module;
 pub mod own_paths;
 pub mod params;
 pub mod schema;
+pub mod secrets;
 pub mod state_directories;
 pub mod sync;
 pub mod traits;

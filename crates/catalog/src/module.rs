@@ -221,7 +221,7 @@ pub enum ParamType {
     List,
     /// A map.
     Map,
-    /// A secret reference; refused until a provider exists.
+    /// A secret, set by its name.
     Secret,
 }
 

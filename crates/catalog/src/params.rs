@@ -13,9 +13,12 @@ use model::collect::CollectInserting;
 
 use crate::duration;
 use crate::module::{Merge, Module, ParamDecl, ParamType, Params};
+use crate::secrets::{self, SecretPaths};
 
-/// Why a secret cannot be had in this version.
-pub const NO_SECRETS: &str = "secrets cannot be used yet: this version has no secret provider";
+/// What a param of type `secret` is set to.
+pub const SECRET_VALUE: &str = "a secret is set by its name, as in  secret:team/name";
+/// What is said of a value that holds a secret, instead of what is wrong with it.
+const HIDDEN_MISTAKE: &str = "its value, which holds a secret, is not as it should be";
 
 /// The params of each module of a node.
 pub type Resolved = BTreeMap<String, ResolvedParams>;
@@ -27,6 +30,10 @@ pub struct ResolvedParams {
     pub values: BTreeMap<String, Value>,
     /// Params that depend on a trait that nobody has observed yet, with that trait.
     pub unobserved: Unobserved,
+    /// The values, or parts of them, that hold a secret, by their paths from the param's name on.
+    pub secret: SecretPaths,
+    /// Params that are one secret and nothing else, with its name.
+    pub whole_secrets: BTreeMap<String, String>,
     /// Params that have no value as they should.
     pub wrong: Vec<ParamError>,
 }
@@ -95,6 +102,12 @@ fn one(
                 LayerState::Unobserved(observed) => unobserved = Some(observed.clone()),
             }
         }
+        let holds =
+            value.as_ref().map(|value| secrets::paths_in(value, name, &|_| false)).unwrap_or_default();
+        let hidden = |why: String| if holds.is_empty() { why } else { HIDDEN_MISTAKE.to_owned() };
+        if let Some(whole) = value.as_ref().filter(|_| !holds.is_empty()).and_then(secrets::lone_secret) {
+            out.whole_secrets.insert(name.clone(), whole);
+        }
         let value = match (unobserved, value) {
             (Some(observed), _) => Err(EvalError::Unobserved(observed)),
             (None, Some(value)) => evaluate(&value, scope),
@@ -109,11 +122,12 @@ fn one(
         match value {
             Ok(value) => match read(decl, &value) {
                 Ok(value) => drop(out.values.insert(name.clone(), value)),
-                Err(why) => out.wrong.push(ParamError { name: full, why }),
+                Err(why) => out.wrong.push(ParamError { name: full, why: hidden(why) }),
             },
             Err(EvalError::Unobserved(observed)) => drop(out.unobserved.insert(name.clone(), observed)),
-            Err(error) => out.wrong.push(ParamError { name: full, why: error.to_string() }),
+            Err(error) => out.wrong.push(ParamError { name: full, why: hidden(error.to_string()) }),
         }
+        out.secret.extend(holds.iter().map(str::to_owned));
     }
     out
 }
@@ -231,7 +245,11 @@ pub fn read(decl: &ParamDecl, value: &Value) -> Result<Value, String> {
             Value::Map(_) => Ok(value.clone()),
             other => Err(format!("a map is needed, and this is a {}", other.type_name())),
         },
-        ParamType::Secret => Err(NO_SECRETS.into()),
+        ParamType::Secret => match value {
+            // What is literal was refused when it was written.
+            Value::Str(text) => Ok(Value::Str(text.clone())),
+            other => Err(format!("{SECRET_VALUE}, and this is a {}", other.type_name())),
+        },
     }
 }
 

@@ -10,6 +10,7 @@ use converge::bind::{Inputs, bind_with_sources};
 use converge::kinds::content_field;
 use converge::{BoundModule, BoundResource, Desired, When};
 use lang::Value;
+use lang::secret::HIDDEN_SECRET;
 use model::delta::MAX_FIELD;
 use model::{Digest, Fields};
 use resolve::Specialized;
@@ -45,6 +46,7 @@ impl NodeSet {
             hostname: Some(hostname),
             traits: Some(traits),
             own_paths: &[],
+            secrets: lang::OpenedSecrets::HIDDEN,
         })
     }
 }
@@ -313,6 +315,7 @@ fn edited(fields: &mut Fields, file: &EditedFile) {
 fn text(content: &FileContent, blobs: BlobLookup<'_>) -> String {
     match content {
         FileContent::Text { text, .. } => text.to_string(),
+        FileContent::Bytes { .. } => HIDDEN_SECRET.to_owned(),
         FileContent::Blob { digest, size } => {
             let bytes = blobs(digest).filter(|bytes| bytes.len() <= MAX_FIELD);
             let whole = bytes.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());

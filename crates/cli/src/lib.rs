@@ -38,6 +38,7 @@ pub mod remote;
 pub mod render;
 pub mod run;
 pub mod screen;
+pub mod secret;
 pub mod server;
 pub mod status;
 pub mod table;

@@ -1,9 +1,11 @@
 //! [`When`]: whether a module or resource is wanted, decided now or asked on the way.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use catalog::secrets::{SecretPaths, expr_holds, paths_in, text_holds};
 use lang::scope::Names;
-use lang::{EvalError, Expr, Probe, Unobserved, Value};
+use lang::{EvalError, Expr, OpenedSecrets, Probe, Unobserved, Value};
 
 /// What a `when:` came to at bind time.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +34,10 @@ pub(crate) struct ModuleScope {
     pub(crate) params: Arc<Value>,
     /// Params that are not known yet.
     pub(crate) unobserved: Arc<Unobserved>,
+    /// Paths below `params` that hold a secret.
+    pub(crate) secret: Arc<SecretPaths>,
+    /// Params that are one secret and nothing else, with its name.
+    pub(crate) whole_secrets: Arc<BTreeMap<String, String>>,
     pub(crate) shared: Arc<SharedScope>,
     /// In a resource with `foreach`.
     pub(crate) item: Option<LoopItem>,
@@ -43,6 +49,8 @@ pub(crate) struct LoopItem {
     /// The name in a map, the number from 0 in a list.
     pub(crate) key: Value,
     pub(crate) item: Value,
+    /// Paths below `item` and `key` that hold a secret.
+    pub(crate) secret: SecretPaths,
 }
 
 /// The names that all modules of a node see.
@@ -54,6 +62,10 @@ pub(crate) struct SharedScope {
     pub(crate) node: Value,
     /// Names among them that are not known yet.
     pub(crate) unobserved: Unobserved,
+    /// Paths below `vars` that hold a secret.
+    pub(crate) secret: SecretPaths,
+    /// What was opened of the node's secrets.
+    pub(crate) secrets: OpenedSecrets,
     /// Paths that no resource may write, beside those that are so everywhere.
     pub(crate) own_paths: Box<[String]>,
 }
@@ -68,6 +80,10 @@ impl When {
             Ok(expr) => expr,
             Err(error) => return When::Failed(error.into()),
         };
+        if scope.expr_holds_secret(&expr) {
+            let message = format!("{NOT_HERE}: nobody must see from what is done what it is");
+            return When::Failed(EvalError::Failed { message, offset: 0, len: source.len() });
+        }
         match expr.eval_bool(&scope.names()) {
             Ok(true) => When::Always,
             Ok(false) => When::Never(source.to_owned()),
@@ -101,12 +117,58 @@ impl Condition {
     }
 }
 
+/// How a secret is refused where it must not stand.
+pub(crate) const NOT_HERE: &str = "a secret cannot stand here";
+
 impl ModuleScope {
+    /// No name holds a secret, so that only what calls `secret(...)` does.
+    fn is_plain(&self) -> bool {
+        let item = self.item.as_ref().is_none_or(|item| item.secret.is_empty());
+        self.secret.is_empty() && self.shared.secret.is_empty() && item
+    }
+
+    /// Whether a name reads something that holds a secret.
+    pub(crate) fn touches_secret(&self, name: &[String]) -> bool {
+        match name.first().map(String::as_str) {
+            Some("params") => self.secret.touches(name),
+            Some("vars") => self.shared.secret.touches(name),
+            Some("item" | "key") => self.item.as_ref().is_some_and(|item| item.secret.touches(name)),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn expr_holds_secret(&self, expr: &Expr) -> bool {
+        expr_holds(expr, &|name| self.touches_secret(name))
+    }
+
+    /// Whether a text is made of a secret. Where no name holds one, most texts are not looked at.
+    pub(crate) fn text_holds_secret(&self, text: &str) -> bool {
+        let may = !self.is_plain() || text.contains("secret");
+        may && text_holds(text, &|name| self.touches_secret(name))
+    }
+
+    /// The parts of a value that are made of a secret, by their paths below `at`.
+    pub(crate) fn secret_parts(&self, value: &Value, at: &str) -> SecretPaths {
+        paths_in(value, at, &|name| self.touches_secret(name))
+    }
+
+    /// Whether a value or a part of it is made of a secret.
+    pub(crate) fn value_holds_secret(&self, value: &Value) -> bool {
+        match value {
+            Value::Str(text) => self.text_holds_secret(text),
+            Value::List(items) => items.iter().any(|item| self.value_holds_secret(item)),
+            Value::Map(map) => map.values().any(|item| self.value_holds_secret(item)),
+            Value::Bool(_) | Value::Int(_) => false,
+        }
+    }
+
     /// The same names with those of a loop's item.
     pub(crate) fn with_item(&self, item: LoopItem) -> ModuleScope {
         ModuleScope {
             params: Arc::clone(&self.params),
             unobserved: Arc::clone(&self.unobserved),
+            secret: Arc::clone(&self.secret),
+            whole_secrets: Arc::clone(&self.whole_secrets),
             shared: Arc::clone(&self.shared),
             item: Some(item),
         }
@@ -116,7 +178,7 @@ impl ModuleScope {
     pub(crate) fn names(&self) -> Names<'_> {
         let names = self.shared.names().with_ref("params", &self.params).with_unobserved(&self.unobserved);
         match &self.item {
-            Some(LoopItem { key, item }) => names.with_ref("item", item).with_ref("key", key),
+            Some(LoopItem { key, item, .. }) => names.with_ref("item", item).with_ref("key", key),
             None => names,
         }
     }
@@ -126,7 +188,7 @@ impl SharedScope {
     /// As [`ModuleScope::names`].
     pub(crate) fn names(&self) -> Names<'_> {
         let names = Names::new().with_ref("vars", &self.vars).with_ref("node", &self.node);
-        let names = names.with_unobserved(&self.unobserved);
+        let names = names.with_unobserved(&self.unobserved).with_secrets(&self.secrets);
         match &self.traits {
             Some(traits) => names.with_ref("traits", traits),
             None => names,

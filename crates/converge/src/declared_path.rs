@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::module::{Module, Params};
 use catalog::types::{Ensure, FileClaim, FileContent, PathRole, Spec};
-use lang::Value;
+use lang::{OpenedSecrets, Value};
 use model::Digest;
 
 use crate::bind::{Inputs, NameUses, bind_with_sources};
@@ -83,6 +83,7 @@ pub fn declared_path(by: DeclaredBy<'_>, path: &str) -> Result<DeclaredPath, Dec
         hostname: Some(by.hostname),
         traits: by.traits,
         own_paths: &[],
+        secrets: OpenedSecrets::HIDDEN,
     });
     let resources = desired.modules.iter().flat_map(|module| {
         module.resources.iter().chain(&module.handlers).map(move |resource| (&**module, &**resource))
@@ -107,7 +108,7 @@ pub fn declared_path(by: DeclaredBy<'_>, path: &str) -> Result<DeclaredPath, Dec
     Ok(DeclaredPath {
         module: module.name.clone(),
         resource: resource.id.clone(),
-        sensitive: resource.sensitive,
+        sensitive: resource.sensitive || resource.holds_secret,
         asked: asked(&module.when) || asked(&resource.when) || !resource.guards.is_empty(),
         bytes,
     })
@@ -137,7 +138,9 @@ fn bytes_at(resource: &BoundResource, path: &str) -> Option<DeclaredBytes> {
         (Ensure::Present, digest) => digest.map_or(DeclaredBytes::NotWhole, DeclaredBytes::Digest),
     };
     match spec {
-        Spec::File(file) if file.path == path => Some(of(file.ensure, file.content.as_ref().map(digest_of))),
+        Spec::File(file) if file.path == path => {
+            Some(of(file.ensure, file.content.as_ref().map(FileContent::digest)))
+        }
         Spec::Download(file) if file.path == path => Some(of(file.ensure, Some(file.digest))),
         Spec::Tree(tree) => {
             let below = path.strip_prefix(tree.path.trim_end_matches('/'));
@@ -155,11 +158,5 @@ fn counts(role: PathRole) -> bool {
         PathRole::Written { claim: Some(FileClaim::Whole | FileClaim::Part(_)) | None, .. } => true,
         PathRole::Directory(_) => true,
         PathRole::Contents | PathRole::Watched | PathRole::Probed => false,
-    }
-}
-
-fn digest_of(content: &FileContent) -> Digest {
-    match content {
-        FileContent::Text { digest, .. } | FileContent::Blob { digest, .. } => *digest,
     }
 }

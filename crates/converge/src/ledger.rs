@@ -121,7 +121,8 @@ pub struct LedgerEntry {
     /// What was there before Muster first changed it.
     #[serde(flatten)]
     pub prior: Prior,
-    /// The prior bytes are in the blob store, so it can be restored.
+    /// The prior bytes are in the blob store, so it can be restored. Of a resource that holds a secret they are
+    /// sealed under the agent's own key, and the prior state has the digest of that (SEC-3).
     pub kept: bool,
     /// What happens when the resource leaves the set, as declared last.
     pub on_remove: OnRemove,

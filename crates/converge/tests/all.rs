@@ -22,4 +22,5 @@ mod run_follows_the_model;
 mod second_run_changes_nothing;
 mod together_is_as_one_by_one;
 mod verify_restores;
+mod what_holds_a_secret_stays_secret;
 mod what_is_managed_is_watched;

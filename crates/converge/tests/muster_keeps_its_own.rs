@@ -19,6 +19,7 @@ fn refusal(resource: Value) -> Option<String> {
         hostname: Some("h"),
         traits: Some(&traits),
         own_paths: &own,
+        secrets: lang::OpenedSecrets::SEALED,
     };
     let desired = bind(&inputs);
     let resource = desired.resources().next().unwrap();

@@ -9,8 +9,9 @@ use net::issue::CertificateRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::audit::{AuditRow, AuditVerifier};
+use trust::sealing::{self, SealedSecret, SecretKeys, age};
 use trust::signed::{self, Document};
-use trust::{Beacon, Header, SigningKey, Slots, TrustDocument, token};
+use trust::{Beacon, Header, SealingKey, SigningKey, Slots, TrustDocument, token};
 use wire::body;
 
 use crate::text;
@@ -114,4 +115,29 @@ pub(crate) fn ssh_key(data: &[u8]) {
 pub(crate) fn audit(data: &[u8]) {
     let row = AuditRow { number: 1, digest: Digest::of(data), entry: text(data).to_owned() };
     let _ = AuditVerifier::default().take(&row);
+}
+
+/// The key that seeds are sealed for; nothing else has it.
+fn sealing_key() -> Option<SealingKey> {
+    SealingKey::from_secret(&SEED)
+}
+
+pub(crate) fn age_file(data: &[u8]) {
+    let Some(key) = sealing_key() else { return };
+    let opened = age::decrypt(data, &[key], sealing::MAX_SECRET);
+    assert!(
+        opened.is_err() || opened.is_ok_and(|opened| opened.len() <= sealing::MAX_SECRET),
+        "within the bound"
+    );
+    let _ = SealingKey::all_from_file(text(data));
+}
+
+pub(crate) fn sealed(data: &[u8]) {
+    canonical::<SealedSecret>(data);
+    canonical::<SecretKeys>(data);
+    let Ok((sealed, keys)) = body::decode::<(SealedSecret, SecretKeys)>(data) else { return };
+    let Some(key) = sealing_key() else { return };
+    if let Ok(opened) = sealing::open(&key, &keys.node.clone(), &sealed, Some(&keys)) {
+        assert!(opened.len() <= 2 * sealing::MAX_SECRET, "within the bound");
+    }
 }

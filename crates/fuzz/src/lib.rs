@@ -19,6 +19,7 @@ pub struct FuzzTarget {
 
 /// All of them, in the order of their names.
 pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "age_file", run: documents::age_file },
     FuzzTarget { name: "audit", run: documents::audit },
     FuzzTarget { name: "certificate", run: documents::certificate },
     FuzzTarget { name: "check_in", run: travel::check_in },
@@ -34,6 +35,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "pattern", run: repos::pattern },
     FuzzTarget { name: "proof", run: documents::proof },
     FuzzTarget { name: "protobuf", run: travel::protobuf },
+    FuzzTarget { name: "sealed", run: documents::sealed },
     FuzzTarget { name: "selector", run: repos::selector },
     FuzzTarget { name: "signature", run: travel::signature },
     FuzzTarget { name: "sse", run: travel::sse },

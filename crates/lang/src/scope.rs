@@ -6,7 +6,7 @@ use std::fmt;
 
 use model::window::{ClockZone, Weekdays};
 
-use crate::Value;
+use crate::{OpenedSecrets, Value};
 
 /// The names that an expression may use.
 pub trait Scope {
@@ -20,6 +20,13 @@ pub trait Scope {
     /// The root names there are, for "did you mean".
     fn roots(&self) -> Vec<&str> {
         Vec::new()
+    }
+
+    /// The text of a secret; `None` where it was not opened, which ends the evaluation with
+    /// [`crate::EvalError::Unobserved`].
+    fn secret(&self, name: &str) -> Option<&str> {
+        let _ = name;
+        None
     }
 
     /// The observed trait that the value at a dotted path depends on, where nobody has observed it yet. Asked
@@ -92,6 +99,7 @@ pub struct Names<'a> {
     roots: BTreeMap<String, Cow<'a, Value>>,
     answers: BTreeMap<Probe, bool>,
     unobserved: Vec<&'a Unobserved>,
+    secrets: Option<&'a OpenedSecrets>,
 }
 
 impl<'a> Names<'a> {
@@ -121,6 +129,13 @@ impl<'a> Names<'a> {
         self
     }
 
+    /// With the values of secrets.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: &'a OpenedSecrets) -> Names<'a> {
+        self.secrets = Some(secrets);
+        self
+    }
+
     /// With an answer to a probe.
     #[must_use]
     pub fn answer(mut self, probe: Probe, answer: bool) -> Names<'a> {
@@ -140,6 +155,10 @@ impl Scope for Names<'_> {
 
     fn roots(&self) -> Vec<&str> {
         self.roots.keys().map(String::as_str).collect()
+    }
+
+    fn secret(&self, name: &str) -> Option<&str> {
+        self.secrets?.text(name)
     }
 
     fn unobserved(&self, path: &str) -> Option<&str> {

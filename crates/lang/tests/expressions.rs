@@ -154,7 +154,8 @@ fn what_was_hardly_meant_is_an_error() {
         ("\"x\"|int", "\"x\" is not a whole number"),
         ("file_exists(params.name)", "`file_exists` takes an absolute path"),
         ("port_listening(params.port * 1000)", "80000 is no port; a port is from 1 to 65535"),
-        ("secret(\"a/b\")", "no secret provider exists in this version, so a secret cannot be resolved"),
+        ("secret(\"a/b\")", "it depends on `secret(\"a/b\")`, which only the node observes"),
+        ("secret(\"a b\")", "`secret` takes the name of a secret, such as \"team/name\""),
     ];
     for (source, expected) in cases {
         assert_eq!(failure(source), expected, "{source}");

@@ -58,6 +58,8 @@ pub const KINDS: &[(&str, Authority)] = &[
     (Kind::SELECTION, Authority::Release),
     (Kind::DELEGATION, Authority::Release),
     (Kind::SYNC, Authority::Release),
+    (Kind::SECRET_REF, Authority::Release),
+    (Kind::SECRET_KEYS, Authority::Release),
     (Kind::ACTION, Authority::ControlPlane),
 ];
 
@@ -83,6 +85,10 @@ impl Kind {
     pub const DELEGATION: &'static str = "Delegation";
     /// Which objects are synchronized with a node, and how.
     pub const SYNC: &'static str = "Sync";
+    /// A secret, sealed: the same for all nodes that get it.
+    pub const SECRET_REF: &'static str = "SecretRef";
+    /// A node's own keys to its secrets.
+    pub const SECRET_KEYS: &'static str = "SecretKeys";
     /// Work that the control plane asks a node for.
     pub const ACTION: &'static str = "Action";
 

@@ -223,6 +223,8 @@ pub enum FailureCode {
     DiskFull,
     /// The file system cannot be written.
     ReadOnly,
+    /// It needs a secret that this node cannot open; all else is converged (SEC-1).
+    Blocked,
     /// One that a newer agent knows.
     #[serde(other)]
     Other,

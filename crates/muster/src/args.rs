@@ -6,7 +6,7 @@ use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
     audit, backup, beacon, check, diff, explain, key, node, object, operators, prove, proxy, publish, query,
-    release, render, run, server, status, task, token, verify,
+    release, render, run, secret, server, status, task, token, verify,
 };
 use demo::DemoArgs;
 
@@ -14,7 +14,7 @@ use crate::help;
 
 const AFTER: &str = "\
 Daily verbs: check, render, explain, diff, publish, status, query. Stored things: node, object, task,
-workflow, run, release, token, key, proxy, prove, verify.
+workflow, run, release, token, key, secret, proxy, prove, verify.
 System: server, backup, restore, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
@@ -89,6 +89,8 @@ pub enum Verb {
     Token(token::TokenArgs),
     /// Show, make, rotate or retire the keys that nodes believe
     Key(key::KeyArgs),
+    /// Set, rotate or list secrets; show who can open them, and trust a node's key
+    Secret(secret::SecretArgs),
     /// Show and export what leads from a path of a node to the fleet's root
     Prove(prove::ProveArgs),
     /// Check such an export offline; or show that two hosts were told two stories

@@ -55,7 +55,7 @@ async fn compare(control: &Control, files: &[(&str, String)], selector: Option<&
     let fleet = resolve::check(&tree).unwrap();
     let selector = selector.map(|text| Pattern::parse(text).unwrap());
     let operator = control.operator().await;
-    diff::against_published(&operator, &fleet, selector.as_ref())
+    diff::against_published(&operator, &fleet, selector.as_ref(), None)
         .await
         .unwrap_or_else(|failure| panic!("{}", failure.text()))
 }

@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 
 use model::{Digest, Fields};
+use zeroize::Zeroizing;
 
 /// Why bytes were not kept.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,22 @@ pub trait Blobs: Send + Sync {
     /// # Errors
     /// When they are other bytes, or cannot be read or stored; nothing is stored then.
     fn keep(&self, bytes: &mut dyn Read, digest: &Digest) -> Result<(), KeepBytesError>;
+
+    /// Seals what is kept of a file that holds a secret, so that it lies nowhere in plain (SEC-3); `None` where there is
+    /// no key for it. The same bytes are sealed as the same.
+    fn seal(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let _ = bytes;
+        None
+    }
+
+    /// What was sealed as the bytes with this digest; `None` where they are not sealed.
+    ///
+    /// # Errors
+    /// As [`Blobs::open`], and when the key cannot be read.
+    fn unsealed(&self, digest: &Digest) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+        let _ = digest;
+        Ok(None)
+    }
 
     /// What was unpacked in a directory; `None` when nothing is known of it.
     ///

@@ -29,7 +29,7 @@ impl PathProvider for FileSpec {
         let old = kinds.shown_file(&self.path, &prior);
         let new = match &self.content {
             Some(FileContent::Blob { digest, size }) => kinds.shown_blob(digest, *size),
-            Some(FileContent::Text { .. }) | None => None,
+            Some(FileContent::Text { .. } | FileContent::Bytes { .. }) | None => None,
         };
         let bytes = file::Bytes { old: old.as_deref(), new: new.as_deref() };
         let edit = file::assess(self, &prior, &wanted, bytes, &kinds.names())?;
@@ -70,6 +70,10 @@ fn write(
     let (content, digest): (&mut dyn Read, Digest) = match &spec.content {
         Some(FileContent::Text { text, digest }) => {
             inline = text.as_bytes();
+            (&mut inline, *digest)
+        }
+        Some(FileContent::Bytes { bytes, digest }) => {
+            inline = bytes;
             (&mut inline, *digest)
         }
         Some(FileContent::Blob { digest, .. }) => {

@@ -132,6 +132,7 @@ fn place_key<'a>(
 fn key_bytes(kinds: &Kinds, content: &FileContent) -> Result<Vec<u8>, String> {
     match content {
         FileContent::Text { text, .. } => Ok(text.as_bytes().to_vec()),
+        FileContent::Bytes { bytes, .. } => Ok(bytes.to_vec()),
         FileContent::Blob { digest, size } if *size <= MAX_KEY => {
             let mut bytes = Vec::new();
             let read = kinds.blob(digest)?.take(MAX_KEY).read_to_end(&mut bytes);

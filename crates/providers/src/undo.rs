@@ -11,9 +11,13 @@ use converge::ledger::{LedgerEntry, MAX_KEPT};
 use converge::run::Undo;
 use host::{FileWrite, Host};
 use model::{Digest, PathOwnership, PathState};
+use zeroize::Zeroizing;
 
 use crate::kinds::text;
 use crate::{KeepBytesError, Kinds};
+
+/// The largest file, in bytes, that may hold a secret: the most that a template comes to, and more.
+const MAX_SEALED: u64 = 4 * 1024 * 1024;
 
 /// What to know before a change: that the previous content will not be there to go back to.
 pub(crate) fn undo_note(prior: &PathState) -> Option<String> {
@@ -45,6 +49,48 @@ impl Kinds {
         let file = self.host.open_file(path).map_err(text)?;
         let file = file.ok_or_else(|| format!("{path} went away while it was looked at"))?;
         self.keep_prior_bytes(path, &mut file.take(MAX_KEPT), digest).map(|()| true)
+    }
+
+    /// What a check of a resource that holds a secret came to, with the prior state as it is kept and recorded: by the
+    /// digest of the sealed bytes, which tells nobody what they are (SEC-3).
+    ///
+    /// # Errors
+    /// In words, when the file cannot be read, or there is no key to seal with.
+    pub fn seal_prior(&self, spec: &Spec, mut checked: Checked) -> Result<Checked, String> {
+        if let (Some((path, _)), Prior::Path(PathState::File { digest, size, .. })) =
+            (spec.managed(), &mut checked.prior)
+            && let Some(sealed) = self.sealed_at(path, *size)?
+        {
+            *digest = Digest::of(&sealed);
+        }
+        Ok(checked)
+    }
+
+    /// As [`Kinds::keep_prior`], of a resource that holds a secret: the bytes are kept sealed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn keep_prior_sealed(&self, spec: &Spec, checked: &Checked) -> Result<bool, String> {
+        let (Some((path, _)), Prior::Path(PathState::File { digest, size, .. })) =
+            (spec.managed(), &checked.prior)
+        else {
+            return Ok(false);
+        };
+        match self.sealed_at(path, *size)? {
+            Some(sealed) => self.keep_prior_bytes(path, &mut sealed.as_slice(), digest).map(|()| true),
+            None => self.keep_prior(spec, checked),
+        }
+    }
+
+    /// What a file holds, sealed; `None` where it is larger than anything that holds a secret.
+    fn sealed_at(&self, path: &str, size: u64) -> Result<Option<Vec<u8>>, String> {
+        if size > MAX_SEALED {
+            return Ok(None);
+        }
+        let bytes = self.host.read(path, MAX_SEALED).map_err(text)?;
+        let bytes = Zeroizing::new(bytes.ok_or_else(|| format!("{path} went away while it was looked at"))?);
+        let sealed = self.blobs.seal(&bytes);
+        sealed.map(Some).ok_or_else(|| "there is no key to seal what it holds with".to_owned())
     }
 
     /// Puts what a path held when it was looked at into the blob store.
@@ -176,9 +222,17 @@ impl Kinds {
         if !kept {
             return Err(format!("{path} cannot be put back: its previous content was too large to keep"));
         }
+        let unsealed = self
+            .blobs
+            .unsealed(digest)
+            .map_err(|error| format!("what {path} held cannot be read: {error}"))?;
+        let (mut plain, digest) = match &unsealed {
+            Some(plain) => (Box::new(plain.as_slice()) as Box<dyn Read + '_>, Digest::of(plain)),
+            None => (self.blob(digest)? as Box<dyn Read>, *digest),
+        };
         let write = FileWrite {
-            content: &mut *self.blob(digest)?,
-            digest: *digest,
+            content: &mut *plain,
+            digest,
             ownership,
             default_mode: DEFAULT_FILE_MODE,
             backup: false,

@@ -420,6 +420,7 @@ fn a_mount_inside_the_directory_is_known_to_be_looked_at() {
         hostname: Some("web-1"),
         traits: Some(&traits),
         own_paths: &[],
+        secrets: lang::OpenedSecrets::SEALED,
     });
     let resource = desired.resources().next().unwrap().clone();
     let check = JobWork::Check { resource, plan: false, notified: BTreeSet::new() };

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use catalog::module::ParamDecl;
 use catalog::traits;
+use lang::secret::is_secret_name;
 use lang::{Expr, InterpolatedText, NameUse, ParseError};
 
 use crate::shape::{Reading, did_you_mean, near_or_all};
@@ -203,16 +204,11 @@ fn check(
     site: ExprSite,
     params: ParamScope<'_>,
 ) {
-    for call in expr.calls() {
+    secrets(reading, expr, written, site);
+    for call in expr.calls().into_iter().filter(|call| *call != "secret") {
         if !site.predicates().contains(&call) {
             let offset = expr.source().find(call).unwrap_or(0) + written.shift;
             let at = locate(reading.source, written.at, written.raw, offset, call.len());
-            if call == "secret" {
-                reading
-                    .error("E050", at, catalog::params::NO_SECRETS)
-                    .help("leave the value out until there is one");
-                continue;
-            }
             let message =
                 format!("`{call}` is known only on the node and cannot stand in {}", site.describe());
             reading.error("E062", at, message).help("use it in `when:` of a resource");
@@ -224,6 +220,22 @@ fn check(
     for used in expr.names() {
         let at = locate(reading.source, written.at, written.raw, used.offset + written.shift, used.len);
         name(reading, &used, at, site, params);
+    }
+}
+
+/// A secret stands where a value is made that the node writes, by its name: who gets it is known before.
+fn secrets(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, site: ExprSite) {
+    for used in expr.secrets() {
+        let at = locate(reading.source, written.at, written.raw, used.offset + written.shift, used.len);
+        if !matches!(site, ExprSite::Var | ExprSite::Attribute | ExprSite::LoopedAttribute) {
+            reading
+                .error("E050", at, format!("a secret cannot stand in {}", site.describe()))
+                .help("nobody must see from what is done what it is");
+        } else if used.name.is_none_or(|name| !is_secret_name(&name)) {
+            reading
+                .error("E050", at, "`secret` takes the name of a secret itself")
+                .help("write it in quotes, as in secret(\"team/name\")");
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod pass;
 pub mod release;
 mod render;
 mod resolver;
+pub mod secrets;
 mod shape;
 mod sink;
 mod specialize;
@@ -31,6 +32,7 @@ pub use decl::admission::{
     declared_revocations, declared_tokens,
 };
 pub use decl::nodes::hostname;
+pub use decl::secrets::{SecretSource, SecretSourceKind};
 pub use idle::{IdleGroup, IdlePattern, IdleRevocation};
 pub use judge::Unevaluated;
 pub use render::render;

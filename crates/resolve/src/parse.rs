@@ -12,6 +12,7 @@ use crate::decl::groups::{self, Group};
 use crate::decl::layers::{self, Environment, RoleFile};
 use crate::decl::module::{self, ModuleDecl};
 use crate::decl::nodes::{self, HostFile, NodesEntry};
+use crate::decl::secrets::{self, RecipientDecls};
 use crate::decl::template::{self, Body};
 use crate::exprs::Uses;
 use crate::shape::Reading;
@@ -41,6 +42,7 @@ pub(crate) enum FileDecl {
     Fleet(Box<FleetDecl>),
     Nodes(Vec<NodesEntry>),
     Groups(Vec<Group>),
+    Recipients(RecipientDecls),
     Host(Box<HostFile>),
     Role(Box<RoleFile>),
     Tokens(Vec<DeclaredToken>),
@@ -120,6 +122,7 @@ fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (File
     let content = match kind {
         FileKind::Fleet => FileDecl::Fleet(Box::new(fleet::read(&mut reading, &root))),
         FileKind::Nodes => FileDecl::Nodes(nodes::read(&mut reading, &root)),
+        FileKind::Recipients => FileDecl::Recipients(secrets::read_recipients(&mut reading, &root)),
         FileKind::Groups => FileDecl::Groups(groups::read(&mut reading, &root)),
         FileKind::Host(_) => FileDecl::Host(Box::new(nodes::read_host(&mut reading, &root))),
         FileKind::Role(_) => FileDecl::Role(Box::new(layers::read_role(&mut reading, &root))),

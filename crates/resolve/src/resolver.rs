@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lang::{Diagnostics, Value};
+use trust::RecipientKey;
 
 use crate::check::context::Context;
 use crate::check::modules::{Modules, module_path};
 use crate::classify;
 use crate::decl::admission::{DeclaredAdmission, REVOCATIONS_FILE, TOKENS_FILE};
+use crate::decl::secrets::SecretSource;
 use crate::judge::{FleetJudge, JudgedNode, Unevaluated};
 use crate::parse::{self, FileDecl, Files, Parsed};
 use crate::pass::{Dirty, Good, Next, NodePass};
@@ -26,6 +28,7 @@ pub struct Fleet {
     context: Arc<Context>,
     unevaluated: BTreeSet<Unevaluated>,
     admission: DeclaredAdmission,
+    recipients: Arc<BTreeMap<Arc<str>, RecipientKey>>,
 }
 
 impl Fleet {
@@ -42,6 +45,16 @@ impl Fleet {
     /// Who may join and who is revoked.
     pub fn admission(&self) -> &DeclaredAdmission {
         &self.admission
+    }
+
+    /// Where its secrets come from: the first source that has one gives it (SEC-2).
+    pub fn secret_sources(&self) -> &[SecretSource] {
+        &self.context.fleet.secret_sources
+    }
+
+    /// The keys that secrets are sealed for, by hostname (SEC-1).
+    pub fn recipients(&self) -> &BTreeMap<Arc<str>, RecipientKey> {
+        &self.recipients
     }
 
     /// The expressions that could not be evaluated, as they depend on traits that only nodes observe. Sorted,
@@ -139,6 +152,7 @@ impl Resolver {
             self.modules = Arc::new(Modules::build(&self.files, &mut sink));
         }
         let context = self.context(&mut sink);
+        let recipients = self.recipients(&mut sink);
         let judge = self.judge(&sink, None);
         // A module is in the set of a node or not by what it holds now.
         let same = |good: &&Good| {
@@ -150,7 +164,26 @@ impl Resolver {
         if !sink.is_empty() {
             return Err(sink.finish());
         }
-        Ok(self.commit(context, next))
+        Ok(self.commit(context, next, recipients))
+    }
+
+    /// The recipients of all files; a node that two of them name differently is reported.
+    fn recipients(&self, sink: &mut Sink) -> Arc<BTreeMap<Arc<str>, RecipientKey>> {
+        let mut all: BTreeMap<Arc<str>, RecipientKey> = BTreeMap::new();
+        for (path, file) in self.files.iter() {
+            let FileDecl::Recipients(decls) = &file.content else { continue };
+            for (name, (key, at)) in decls {
+                if all.insert(name.clone(), *key).is_some_and(|known| known != *key) {
+                    let message = format!("`{name}` has another key in another file of recipients");
+                    sink.error(path, "E084", *at, message)
+                        .help("keep the one that the host prints: muster-agent identity");
+                }
+            }
+        }
+        match &self.good {
+            Some(good) if *good.fleet.recipients == all => good.fleet.recipients.clone(),
+            _ => Arc::new(all),
+        }
     }
 
     /// Judges nodes of the last good fleet with what they observe, by hostname; gives what could not be
@@ -273,7 +306,12 @@ impl Resolver {
         }
     }
 
-    fn commit(&mut self, context: Arc<Context>, next: Next) -> (Arc<Fleet>, Changed) {
+    fn commit(
+        &mut self,
+        context: Arc<Context>,
+        next: Next,
+        recipients: Arc<BTreeMap<Arc<str>, RecipientKey>>,
+    ) -> (Arc<Fleet>, Changed) {
         let specialized = Specialized {
             minimum_agent: context.fleet.minimum_agent.clone(),
             channels: Arc::new(context.fleet.channels.clone()),
@@ -298,7 +336,14 @@ impl Resolver {
         }
         let name = context.fleet.name.clone();
         let admission = self.admission();
-        let fleet = Arc::new(Fleet { name, specialized, context: context.clone(), unevaluated, admission });
+        let fleet = Arc::new(Fleet {
+            name,
+            specialized,
+            context: context.clone(),
+            unevaluated,
+            admission,
+            recipients,
+        });
         let Next { index, parts, hosts, .. } = next;
         self.good = Some(Good { fleet: fleet.clone(), context, index, parts, hosts });
         self.dirty.clear();

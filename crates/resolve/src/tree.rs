@@ -56,6 +56,8 @@ pub(crate) enum FileKind<'p> {
     Fleet,
     Nodes,
     Groups,
+    /// Keys of nodes that secrets are sealed for.
+    Recipients,
     Host(&'p str),
     Role(&'p str),
     Environments,
@@ -81,9 +83,16 @@ pub(crate) enum FileKind<'p> {
     },
 }
 
-const TOP_FILES: [&str; 6] =
-    ["fleet.yaml", "nodes.yaml", "groups.yaml", "environments.yaml", TOKENS_FILE, REVOCATIONS_FILE];
-const FOLDERS: [&str; 5] = ["nodes", "hosts", "roles", "environments", "modules"];
+const TOP_FILES: [&str; 7] = [
+    "fleet.yaml",
+    "nodes.yaml",
+    "groups.yaml",
+    "environments.yaml",
+    "recipients.yaml",
+    TOKENS_FILE,
+    REVOCATIONS_FILE,
+];
+const FOLDERS: [&str; 6] = ["nodes", "hosts", "roles", "environments", "modules", "recipients"];
 
 /// Says what a path is for.
 pub(crate) fn kind(path: &str) -> FileKind<'_> {
@@ -119,6 +128,7 @@ fn top(file: &str) -> FileKind<'_> {
         "fleet.yaml" => FileKind::Fleet,
         "nodes.yaml" => FileKind::Nodes,
         "groups.yaml" => FileKind::Groups,
+        "recipients.yaml" => FileKind::Recipients,
         "environments.yaml" => FileKind::Environments,
         TOKENS_FILE => FileKind::Tokens,
         REVOCATIONS_FILE => FileKind::Revocations,
@@ -145,6 +155,7 @@ fn in_folder<'p>(folder: &str, file: &'p str) -> FileKind<'p> {
     };
     match folder {
         "nodes" => FileKind::Nodes,
+        "recipients" => FileKind::Recipients,
         "roles" => FileKind::Role(name),
         "environments" => FileKind::Environment(name),
         "hosts" => FileKind::Host(name),

@@ -21,4 +21,5 @@ mod precedence;
 mod release_holds_what_nodes_get;
 mod release_is_incremental;
 mod resource_type_examples;
+mod secrets_are_sealed_for_recipients;
 mod words_of_other_tools;

@@ -63,12 +63,17 @@ fn what_a_release_holds_is_the_same_whatever_a_node_observes() {
 }
 
 #[test]
-fn a_secret_is_set_by_nothing() {
-    for value in ["x", "secret:a/b", "\"${{ traits.os.family }}\""] {
+fn a_secret_is_set_by_its_name_alone() {
+    for value in ["x", "\"${{ traits.os.family }}\"", "secret:a b", "'x ${{ secret(\"a/b\") }}'"] {
         let role = format!("modules: [app]\nvars: {{app.key: {value}}}\n");
         let tree = with(fleet_with("  key: {type: secret}\n"), [("roles/app.yaml", &*role)]);
         assert_eq!(codes(&tree), ["E050"], "{value}");
     }
+    let tree = with(
+        fleet_with("  key: {type: secret}\n"),
+        [("roles/app.yaml", "modules: [app]\nvars: {app.key: \"secret:a/b\"}\n")],
+    );
+    assert_eq!(params(&right(&tree), "a.t").vars["app.key"], "${{ secret(\"a/b\") }}".into());
     // A literal that only looks like one is escaped.
     let tree =
         with(fleet_with("  x: y\n"), [("roles/app.yaml", "modules: [app]\nvars: {app.x: \"secret::a\"}\n")]);

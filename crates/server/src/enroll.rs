@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use http::request::Parts;
 use hyper::body::Incoming;
-use model::Timestamp;
 use net::accept::Connection;
 use net::issue::CertificateRequest;
 use plane::NodeState;

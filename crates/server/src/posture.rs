@@ -207,13 +207,13 @@ pub enum FilePresence {
     Always,
     /// Keys that sign intent and what clients are given may lie elsewhere.
     MayLieElsewhere,
-    /// Once keys were rotated.
+    /// Once keys were rotated, or secrets set.
     Rotated,
 }
 
 /// Every file that founding a fleet makes beside the database. What a publisher remembers of its last release
 /// is not among them: it would go back with the rest.
-pub const FLEET_FILES: [FleetFile; 11] = {
+pub const FLEET_FILES: [FleetFile; 12] = {
     use FilePresence::{Always, MayLieElsewhere, Rotated};
     const fn file(name: &'static str, mode: u32, presence: FilePresence) -> FleetFile {
         FleetFile { name, mode, presence }
@@ -228,10 +228,13 @@ pub const FLEET_FILES: [FleetFile; 11] = {
         file(BEACON_KEY, 0o600, MayLieElsewhere),
         file(OPERATOR, 0o600, MayLieElsewhere),
         file(ENROLL, 0o644, MayLieElsewhere),
+        file(AGE_IDENTITY, 0o600, Rotated),
         file(TRUST_LINKS, 0o644, Rotated),
         file(TRUST, 0o644, Always),
     ]
 };
+/// The identity that secrets of the fleet repo are encrypted for, once `muster secret set` made one here.
+pub const AGE_IDENTITY: &str = "age.key";
 /// The database's file in the directory.
 pub const DATABASE: &str = "muster.db";
 /// It is there while a restore puts files into the directory.

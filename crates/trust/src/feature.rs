@@ -25,6 +25,8 @@ pub struct Feature {
     pub predicates: &'static [&'static str],
     /// Files of modules whose use makes a release require it.
     pub files: Option<FileUse>,
+    /// Secrets make a release require it.
+    pub secrets: bool,
 }
 
 /// An attribute of a resource type.
@@ -52,6 +54,7 @@ impl Feature {
         attributes: &[],
         predicates: &[],
         files: None,
+        secrets: false,
     };
 }
 
@@ -106,6 +109,8 @@ pub const FEATURES: &[Feature] = &[
     Feature { name: "update-password", attributes: UPDATE_PASSWORD, ..Feature::NONE },
     Feature { name: "stdin", attributes: STDIN, ..Feature::NONE },
     Feature { name: "executable-files", files: Some(FileUse::Executable), ..Feature::NONE },
+    // An older agent would fail whatever is made of one.
+    Feature { name: "secrets", secrets: true, ..Feature::NONE },
     Feature {
         name: "predicates",
         predicates: &[

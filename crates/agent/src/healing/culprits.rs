@@ -242,6 +242,7 @@ mod tests {
             hostname: Some("web-1"),
             traits: Some(&traits),
             own_paths: &[],
+            secrets: lang::OpenedSecrets::SEALED,
         });
         let layout = HostLayout { home: &|_| None, link_folders: Vec::new(), unpacked: &|_| Vec::new() };
         WatchPlan::of(&desired, &layout)

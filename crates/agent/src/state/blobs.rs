@@ -6,8 +6,27 @@ use model::object::MAX_BLOB;
 use model::{Digest, Fields};
 use providers::{Blobs, KeepBytesError};
 use spool::SpoolError;
+use trust::SealingKey;
+use trust::sealing::LocalVault;
+use zeroize::Zeroizing;
 
 use super::{ContentLoss, Durable};
+use crate::identity::{self, KeyError};
+
+impl Durable {
+    /// The key that secrets are sealed for.
+    ///
+    /// # Errors
+    /// When it cannot be read or made.
+    pub(crate) fn sealing_key(&self) -> Result<SealingKey, KeyError> {
+        identity::sealing_key(self.path())
+    }
+
+    /// What seals what is kept of files that hold a secret.
+    fn vault(&self) -> Result<LocalVault, KeyError> {
+        Ok(LocalVault::of(&self.sealing_key()?))
+    }
+}
 
 impl Blobs for Durable {
     fn open(&self, digest: &Digest) -> io::Result<Box<dyn Read>> {
@@ -26,6 +45,21 @@ impl Blobs for Durable {
             Err(SpoolError::WrongDigest { .. }) => Err(KeepBytesError::WrongDigest),
             Err(error) => Err(io::Error::other(error).into()),
         }
+    }
+
+    fn seal(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.vault().ok()?.seal(bytes)
+    }
+
+    fn unsealed(&self, digest: &Digest) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+        let mut content = Blobs::open(self, digest)?;
+        let mut bytes = Vec::new();
+        content.by_ref().take(LocalVault::PREFIX as u64).read_to_end(&mut bytes)?;
+        if !LocalVault::begins(&bytes) {
+            return Ok(None);
+        }
+        content.take(MAX_BLOB).read_to_end(&mut bytes)?;
+        Ok(self.vault().map_err(io::Error::other)?.open(&bytes))
     }
 
     fn unpacked(&self, path: &str) -> io::Result<Option<Fields>> {

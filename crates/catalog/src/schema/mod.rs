@@ -114,6 +114,9 @@ pub struct Attribute {
     pub summary: &'static str,
     /// Its value may be a secret: what shows resources shows that it changes, and not what it is.
     pub may_be_secret: bool,
+    /// A secret of the fleet may stand in it (SEC-3): what the type does with it leaves it nowhere but where it is
+    /// meant to be.
+    pub takes_secret: bool,
 }
 
 /// What an attribute's value is.
@@ -210,7 +213,15 @@ impl Attribute {
         default: &'static str,
         summary: &'static str,
     ) -> Attribute {
-        Attribute { name, kind, need: Need::Optional, default, summary, may_be_secret: false }
+        Attribute {
+            name,
+            kind,
+            need: Need::Optional,
+            default,
+            summary,
+            may_be_secret: false,
+            takes_secret: false,
+        }
     }
 
     /// An attribute that must be given unless the resource is `state: absent`.
@@ -226,6 +237,11 @@ impl Attribute {
     /// Its value may be a secret.
     pub(crate) const fn secret(self) -> Attribute {
         Attribute { may_be_secret: true, ..self }
+    }
+
+    /// A secret of the fleet may stand in it.
+    pub(crate) const fn takes_secret(self) -> Attribute {
+        Attribute { takes_secret: true, ..self }
     }
 }
 

@@ -148,7 +148,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     }
     let content = match given.content()? {
         Some(FileContent::Text { text, .. }) => lines(&text),
-        Some(FileContent::Blob { .. }) | None => String::new(),
+        Some(FileContent::Bytes { .. } | FileContent::Blob { .. }) | None => String::new(),
     };
     if content.len() > MAX_BLOCK {
         return Err(format!("a block has at most {MAX_BLOCK} bytes; declare a `file`"));

@@ -30,7 +30,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "the hash of a script on the host; needed with an absolute path",
         ),
         Attribute::new("state", FieldKind::Text, "present", "handed to the script"),
-        Attribute::new("params", FieldKind::Values, "", "handed to the script"),
+        Attribute::new("params", FieldKind::Values, "", "handed to the script").takes_secret(),
         Attribute::new(
             "dry_run",
             FieldKind::Bool,
@@ -50,7 +50,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
 };
 
 /// `custom`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CustomSpec {
     /// Where the script is.
     pub script: Script,
@@ -60,6 +60,20 @@ pub struct CustomSpec {
     pub params: BTreeMap<String, Value>,
     /// The script understands `dryRun` and may be started by a plan.
     pub dry_run: bool,
+}
+
+/// Without the values of `params`, which may hold secrets.
+impl std::fmt::Debug for CustomSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let CustomSpec { script, state, params, dry_run } = self;
+        let names: Vec<&String> = params.keys().collect();
+        f.debug_struct("CustomSpec")
+            .field("script", script)
+            .field("state", state)
+            .field("params", &names)
+            .field("dry_run", dry_run)
+            .finish()
+    }
 }
 
 /// A custom executor's script.

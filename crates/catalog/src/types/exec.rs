@@ -49,7 +49,8 @@ const fn attributes(command: Attribute) -> [Attribute; 11] {
             "",
             "what the command reads from its standard input; it is shown nowhere, and guards do not get it",
         )
-        .secret(),
+        .secret()
+        .takes_secret(),
         Attribute::new(
             "user",
             FieldKind::Account,

@@ -20,7 +20,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
     short: Short::Path,
     attributes: &[
         STATE,
-        Attribute::new("content", FieldKind::Text, "", "the bytes, inline; `${{ }}` is evaluated"),
+        Attribute::new("content", FieldKind::Text, "", "the bytes, inline; `${{ }}` is evaluated")
+            .takes_secret(),
         Attribute::new(
             "source",
             FieldKind::Source,
@@ -32,7 +33,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
             FieldKind::Template,
             "",
             "the bytes, from a template of the module; sees params, vars, traits, node",
-        ),
+        )
+        .takes_secret(),
         MODE,
         OWNER,
         GROUP,

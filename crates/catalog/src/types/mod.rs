@@ -296,12 +296,19 @@ impl Ownership {
 }
 
 /// The bytes that a file should hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum FileContent {
     /// Inline or rendered text, with its digest.
     Text {
         /// The bytes.
         text: Arc<str>,
+        /// SHA-256 of the bytes.
+        digest: Digest,
+    },
+    /// A secret that is no text, with its digest.
+    Bytes {
+        /// The bytes.
+        bytes: Arc<[u8]>,
         /// SHA-256 of the bytes.
         digest: Digest,
     },
@@ -319,6 +326,32 @@ impl FileContent {
     pub fn text(text: impl Into<Arc<str>>) -> FileContent {
         let text = text.into();
         FileContent::Text { digest: Digest::of(text.as_bytes()), text }
+    }
+
+    /// A secret that is no text.
+    pub fn bytes(bytes: impl Into<Arc<[u8]>>) -> FileContent {
+        let bytes = bytes.into();
+        FileContent::Bytes { digest: Digest::of(&bytes), bytes }
+    }
+
+    /// SHA-256 of the bytes.
+    pub fn digest(&self) -> Digest {
+        match self {
+            FileContent::Text { digest, .. }
+            | FileContent::Bytes { digest, .. }
+            | FileContent::Blob { digest, .. } => *digest,
+        }
+    }
+}
+
+/// Without the bytes, which may hold secrets.
+impl std::fmt::Debug for FileContent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FileContent::Text { text, .. } => write!(f, "Text({} bytes)", text.len()),
+            FileContent::Bytes { bytes, .. } => write!(f, "Bytes({} bytes)", bytes.len()),
+            FileContent::Blob { digest, size } => write!(f, "Blob({}, {size} bytes)", digest.short()),
+        }
     }
 }
 

@@ -168,8 +168,7 @@ fn host(uris: &[String]) -> &str {
 
 /// How a key reads in a state: by its digest.
 fn key_field(content: &FileContent) -> String {
-    let (FileContent::Text { digest, .. } | FileContent::Blob { digest, .. }) = content;
-    format!("sha256:{digest}")
+    format!("sha256:{}", content.digest())
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {

@@ -16,17 +16,20 @@ use lang::Pattern;
 use lang::pattern::PatternError;
 use model::Digest;
 use resolve::release::Builder;
-use resolve::{Changed, Fleet};
+use resolve::secrets::SecretNeeds;
+use resolve::{Changed, Fleet, Specialized};
 use server::api;
 use server::api::operation::Empty;
 
 use crate::check;
 use crate::connect::Connect;
+use crate::credentials;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
 use crate::remote::{self, RemoteError};
-use crate::screen::Screen;
+use crate::screen::{Screen, aside};
+use crate::secret::{self, SecretPublisher, SecretSettings};
 use crate::whom::NAMING_HINT;
 
 pub(crate) use compare::Rules;
@@ -101,9 +104,15 @@ pub async fn run(args: &DiffArgs, screen: Screen) -> Result<Exit, Failure> {
     };
     let fleet = check::fleet(&args.repo)?;
     let operator = args.connect.dial().await?;
-    let compared = against_published(&operator, &fleet, selector.as_ref()).await?;
+    let compared = against_published(&operator, &fleet, selector.as_ref(), secret_inputs(args)).await?;
     screen.result(&compared, || text::text(&compared, screen))?;
     Ok(if compared.is_same() { Exit::Ok } else { Exit::Differences })
+}
+
+fn secret_inputs(args: &DiffArgs) -> Option<SecretInputs> {
+    let (path, _) = args.connect.credentials().ok()?;
+    let key = credentials::release_key(None, &path).ok()?.key;
+    Some(SecretInputs { settings: secret::settings(args.repo.clone(), None, Some(&path)), key })
 }
 
 /// Compares what a fleet repo means with what the control plane points to.
@@ -114,10 +123,11 @@ pub async fn against_published(
     operator: &Operator,
     fleet: &Fleet,
     selector: Option<&Pattern>,
+    secrets: Option<SecretInputs>,
 ) -> Result<Compared, Failure> {
-    let fleet = fleet.specialize();
     let everything = Changed { patterns: true, modules: true, channels: true, hostnames: Vec::new() };
-    let built = Builder::new().build(fleet, &everything).map_err(DiffError::Build)?;
+    let sealed = sealed(fleet, &everything, secrets)?;
+    let built = Builder::new().build(&sealed, &everything).map_err(DiffError::Build)?;
     let head = operator.call(&api::HEAD, Empty {}).await?;
     let old = match &head.selection {
         Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
@@ -132,6 +142,35 @@ pub async fn against_published(
     Ok(group::group(operator, NewRelease::Built(&built), head.seq, population)
         .await
         .map_err(DiffError::Group)?)
+}
+
+/// What is needed to seal the secrets of a fleet repo as a publish would.
+pub struct SecretInputs {
+    /// Where they are asked for.
+    pub settings: SecretSettings,
+    /// The key that signs releases.
+    pub key: trust::SigningKey,
+}
+
+/// The fleet with its secrets sealed as a publish would; where that cannot be done here, as it is: nodes that need
+/// one are then told to differ.
+fn sealed(
+    fleet: &Fleet,
+    everything: &Changed,
+    secrets: Option<SecretInputs>,
+) -> Result<Specialized, Failure> {
+    if SecretNeeds::of(fleet.specialize()).is_empty() {
+        return Ok(fleet.specialize().clone());
+    }
+    let Some(SecretInputs { settings, key }) = secrets else {
+        aside(
+            "note: without the release key nobody can tell whether a secret has another value; nodes that need one are shown as different",
+        );
+        return Ok(fleet.specialize().clone());
+    };
+    let mut publisher = SecretPublisher::default();
+    publisher.settings = Some(settings);
+    Ok(publisher.seal(fleet, everything, &key)?.fleet)
 }
 
 /// The hostnames of the enrolled nodes that are meant. Of what else is known of a node nothing is held: a fleet is

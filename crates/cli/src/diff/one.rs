@@ -8,6 +8,7 @@ use catalog::module::{Module, OnRemove, Params};
 use catalog::types::{FileContent, Spec};
 use converge::{BoundResource, Desired, ResourceId};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use lang::secret::HIDDEN_SECRET;
 use lang::{Pattern, Value};
 use model::canonical::{self, CanonicalError};
 use model::delta::{Delta, Edit, MAX_FIELD, render};
@@ -146,7 +147,8 @@ impl<'a> PublishedReader<'a> {
         let params = params_delta(old.as_ref(), new.as_ref());
         let set = |side: Option<NodeSide>| side.map(|side| side.set).unwrap_or_default();
         let mut sets = set(old).delta_to(&set(new));
-        sets.edits.retain(|key, _| key.section.kind.as_str() != Kind::PARAMS);
+        // A node's keys to its secrets are its own, too: what is sealed says whether one has another value.
+        sets.edits.retain(|key, _| ![Kind::PARAMS, Kind::SECRET_KEYS].contains(&key.section.kind.as_str()));
         let text = serde_json::to_string(&sets)
             .map_err(|error| GroupError::Content(CanonicalError::NotAllowed(error.to_string())))?;
         Ok((observe, text + &render(&params)))
@@ -309,8 +311,16 @@ fn objects<'s>(set: &'s ObjectSet, kind: &'s str) -> impl Iterator<Item = (Strin
 
 /// What differs in what is declared of the node, part by part.
 fn params_delta(old: Option<&NodeSide>, new: Option<&NodeSide>) -> Delta<String, Fields> {
-    let parts =
-        |side: Option<&NodeSide>| side.map(|side| bound::params_fields(&side.params)).unwrap_or_default();
+    let parts = |side: Option<&NodeSide>| {
+        let Some(side) = side else { return BTreeMap::new() };
+        let mut parts = bound::params_fields(&side.params);
+        // Equal values are sealed as equal bytes: that one differs is seen, and nothing of what it is.
+        parts.extend(objects(&side.set, Kind::SECRET_REF).map(|(name, digest)| {
+            let value = format!("{HIDDEN_SECRET} sealed as {}", digest.short());
+            (format!("secret {name}"), Fields::from([("value".to_owned(), value)]))
+        }));
+        parts
+    };
     Delta::between(&parts(old), &parts(new))
 }
 

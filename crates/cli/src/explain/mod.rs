@@ -204,6 +204,7 @@ impl<'r> NodeInQuestion<'r> {
             hostname: Some(hostname),
             traits: Some(traits),
             own_paths: &[],
+            secrets: lang::OpenedSecrets::HIDDEN,
         };
         let (holds, names) = (bind::conditions(&inputs), NodeNames::of(&inputs));
         let desired = bind::bind_with_sources(&inputs);

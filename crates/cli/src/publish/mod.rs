@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::folder::{FileChanges, FolderChange, RepoFolder, Watch};
 use crate::lists::named;
 use crate::screen::{Screen, aside, plural};
+use crate::secret::{self, IDENTITY_ENV};
 use crate::server::ServerError;
 
 pub use left_out::LeftOut;
@@ -61,6 +62,9 @@ pub struct PublishArgs {
     /// The key that signs releases [default: release.key beside the credentials]
     #[arg(long, value_name = "FILE", env = RELEASE_KEY_ENV)]
     key: Option<PathBuf>,
+    /// The age identity that the repo's secrets are encrypted for [default: age.key beside the credentials]
+    #[arg(long, value_name = "FILE", env = IDENTITY_ENV)]
+    identity: Option<PathBuf>,
     /// Stay, and publish every edit of the repo
     #[arg(long, conflicts_with = "dry_run")]
     watch: bool,
@@ -80,6 +84,7 @@ pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
     let (path, operator) = args.connect.credentials()?;
     let key = credentials::release_key(args.key.as_deref(), &path)?;
     let mut publisher = Publisher::connect(operator, key).await?;
+    publisher.ask_for_secrets(secret::settings(args.repo.clone(), args.identity.as_deref(), Some(&path)));
     let mut folder = RepoFolder::open(&args.repo)?;
     // Before the first look: nothing that changes in between is missed.
     let watch = if args.watch { Some(Watch::start(folder.root())?) } else { None };
@@ -104,6 +109,9 @@ async fn once(
     let began = Instant::now();
     let prepared = publisher.take(changes)?;
     let changed = publisher.compare(&prepared).await?;
+    if !publisher.blocked().is_empty() {
+        aside(publisher.blocked().phrase().trim_end());
+    }
     let lists = publisher.plan_lists().await?;
     let same = changed.same && lists.is_empty();
     let would = [would(publisher, &changed, &prepared)].into_iter().chain(lists.changes.iter().cloned());

@@ -9,6 +9,7 @@ use model::selection::PatternEntry;
 use model::trie::{Leaf, Trie};
 use model::{Channel, Digest, Selection, Timestamp};
 use resolve::release::{self, Builder, Built, ReleaseError, Stamp};
+use resolve::secrets::NotSealed;
 use resolve::{DeclaredAdmission, Resolver, Tree};
 use serde::Serialize;
 use server::Credentials;
@@ -35,6 +36,7 @@ use crate::lists::{ListError, ListSigner, ListsPlan, Undeclared};
 use crate::operator::{Operator, OperatorCallError};
 use crate::remote::{self, RemoteError};
 use crate::screen::{aside, plural};
+use crate::secret::{BlockedNodes, SecretError, SecretPublisher, SecretSettings};
 use crate::status::trust_overtaken;
 
 /// How often a release is numbered anew because another one was published meanwhile.
@@ -55,6 +57,15 @@ pub enum PublishError {
     /// What is published now cannot be read.
     #[error("the release that is published now cannot be read")]
     Remote(#[from] RemoteError),
+    /// A secret has no value.
+    #[error("a secret that the fleet repo uses has no value; nothing is published")]
+    Secret(#[source] SecretError),
+    /// The fleet repo uses secrets, and this program was not told where they are.
+    #[error("the fleet repo uses secrets, and they are not asked for here")]
+    NoSecretSources,
+    /// The secrets cannot be sealed.
+    #[error("the secrets cannot be sealed")]
+    NotSealed(#[source] NotSealed),
     /// The release cannot be built.
     #[error("the release cannot be built")]
     Build(#[from] ReleaseError),
@@ -143,6 +154,7 @@ impl UserError for PublishError {
                  then publish again"
                     .to_owned(),
             ),
+            PublishError::Secret(error) => error.hint(),
             PublishError::Renumbered => Some("publish again".to_owned()),
             PublishError::Header(_) => Some(
                 "its key may have been retired (`muster key show`); `muster publish --repo DIR` signs what the repo \
@@ -219,6 +231,8 @@ pub struct Publisher {
     last: LastSigned,
     resolver: Resolver,
     builder: Builder,
+    secrets: SecretPublisher,
+    blocked: BlockedNodes,
     head: HeadView,
     /// The selection of the head, once this publisher has published or read it.
     published: Option<Selection>,
@@ -248,8 +262,30 @@ impl Publisher {
         }
         let last = LastSigned::beside(&path, &key, &head.trust.fleet);
         let (resolver, builder) = (Resolver::new(), Builder::new());
-        let (published, declared) = (None, DeclaredAdmission::default());
-        Ok(Publisher { operator, credentials, key, last, resolver, builder, head, published, declared })
+        let (secrets, blocked) = (SecretPublisher::default(), BlockedNodes::default());
+        Ok(Publisher {
+            operator,
+            credentials,
+            key,
+            last,
+            resolver,
+            builder,
+            secrets,
+            blocked,
+            head,
+            published: None,
+            declared: DeclaredAdmission::default(),
+        })
+    }
+
+    /// Asks for the secrets of fleet repos there; without it a repo that uses one is not published.
+    pub fn ask_for_secrets(&mut self, settings: SecretSettings) {
+        self.secrets.settings = Some(settings);
+    }
+
+    /// Nodes for which the release that was prepared last seals nothing although they need it.
+    pub fn blocked(&self) -> &BlockedNodes {
+        &self.blocked
     }
 
     /// The release that the fleet is pointed to.
@@ -279,8 +315,10 @@ impl Publisher {
             Err(diagnostics) => return Err(PublishError::broken(&diagnostics, &self.resolver.tree())),
         };
         self.declared = fleet.admission().clone();
-        let (fleet, resolved) = (fleet.specialize(), began.elapsed());
-        let built = self.builder.build(fleet, &changed)?;
+        let resolved = began.elapsed();
+        let sealed = self.secrets.seal(&fleet, &changed, &self.key)?;
+        self.blocked = BlockedNodes { without_recipient_key: sealed.without_key, patterns: sealed.patterns };
+        let built = self.builder.build(&sealed.fleet, &sealed.changed)?;
         tracing::debug!(?resolved, built = ?began.elapsed() - resolved, "a release is prepared");
         Ok(built)
     }

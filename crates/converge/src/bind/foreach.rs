@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use catalog::module::{DeclaredResource, MAX_LOOP_ITEMS};
 use catalog::params::evaluate;
-use lang::Value;
+use catalog::secrets::SecretPaths;
+use lang::{InterpolatedText, Value};
 
 use super::resource::Binder;
 use super::{BindError, BindMistake, BindPart, BoundResource};
@@ -74,11 +75,12 @@ impl Binder<'_> {
     fn each(
         &mut self,
         declared: &DeclaredResource,
-        over: &Value,
+        declared_over: &Value,
         scope: &ModuleScope,
     ) -> Result<Vec<Arc<BoundResource>>, BindError> {
-        let over = evaluate(over, &scope.names()).map_err(|error| BindError::of(BindPart::Foreach, error))?;
-        let items = items(over).map_err(of_loop)?;
+        let over = evaluate(declared_over, &scope.names())
+            .map_err(|error| BindError::of(BindPart::Foreach, error))?;
+        let items = items(over, &looped_secrets(declared_over, scope)).map_err(of_loop)?;
         self.budget.items(items.len()).map_err(of_loop)?;
         let mut bound = Vec::with_capacity(items.len());
         for item in items {
@@ -111,20 +113,52 @@ fn of_loop(message: String) -> BindError {
     BindError { mistakes: vec![mistake], ..BindError::default() }
 }
 
+/// What of the items holds a secret, by paths from the list or map on: where that is a param or a var as it is, the
+/// parts that do; else all of it, if anything.
+fn looped_secrets(over: &Value, scope: &ModuleScope) -> SecretPaths {
+    let parts = scope.secret_parts(over, "");
+    if parts.is_empty() {
+        return parts;
+    }
+    let text = over.as_str().and_then(|text| InterpolatedText::parse(text).ok());
+    match text.as_ref().and_then(InterpolatedText::lone).and_then(lang::Expr::lone_path) {
+        Some(path) => match path.first().map(String::as_str) {
+            Some("params") => scope.secret.from(&path.join(".")),
+            Some("vars") => scope.shared.secret.from(&path.join(".")),
+            _ => parts,
+        },
+        // Written out in the declaration: `.0.password`.
+        None if over.as_str().is_none() => parts.from(""),
+        None => parts,
+    }
+}
+
 /// The items of a list or a map, with their keys.
-fn items(over: Value) -> Result<Vec<LoopItem>, String> {
+fn items(over: Value, secret: &SecretPaths) -> Result<Vec<LoopItem>, String> {
+    let whole = secret.iter().any(str::is_empty);
+    let of = |key: &str| {
+        let mut paths = SecretPaths::default();
+        if whole {
+            paths.extend(["item".to_owned(), "key".to_owned()]);
+        } else {
+            paths.extend(secret.from(key).below("item").iter().map(str::to_owned));
+        }
+        paths
+    };
     match over {
         Value::List(items) => {
             let keyed = items.into_iter().enumerate();
             let keyed = keyed.map(|(key, item)| LoopItem {
+                secret: of(&key.to_string()),
                 key: Value::Int(i64::try_from(key).unwrap_or(i64::MAX)),
                 item,
             });
             Ok(keyed.collect())
         }
-        Value::Map(map) => {
-            Ok(map.into_iter().map(|(key, item)| LoopItem { key: Value::Str(key), item }).collect())
-        }
+        Value::Map(map) => Ok(map
+            .into_iter()
+            .map(|(key, item)| LoopItem { secret: of(&key), key: Value::Str(key), item })
+            .collect()),
         other => Err(format!("it goes over a list or a map, and this is a {}", other.type_name())),
     }
 }

@@ -10,6 +10,7 @@ mod order;
 mod problem;
 mod reads;
 mod resource;
+mod secrets;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +20,9 @@ use std::time::Duration;
 use catalog::module::{CommandLine, ConditionalVars, Module, OnRemove, Params};
 use catalog::params::{LayerState, ParamError, Resolved, ResolvedParams};
 use catalog::schema::{self, Manages};
+use catalog::secrets::SecretPaths;
 use catalog::types::{Ensure, Spec, StateSpec, Together};
-use lang::{EvalError, Expr, Unobserved, Value};
+use lang::{EvalError, Expr, OpenedSecrets, Unobserved, Value};
 use model::collect::CollectInserting;
 use model::window::TimeWindow;
 
@@ -55,6 +57,9 @@ pub struct Inputs<'a> {
     /// Paths of the host that are Muster's own, beside those of an installation with all defaults
     /// ([`catalog::own_paths`]).
     pub own_paths: &'a [String],
+    /// The values of its secrets: what the node opened, or [`OpenedSecrets::SEALED`] where nobody may, or
+    /// [`OpenedSecrets::HIDDEN`] to show what it gets.
+    pub secrets: &'a OpenedSecrets,
 }
 
 /// What a node should be, in the order in which it is made so. Cheap to clone.
@@ -64,6 +69,8 @@ pub struct Desired {
     pub modules: Vec<Arc<BoundModule>>,
     /// The whole node only observes; removals too.
     pub observe: bool,
+    /// Why what depends on a secret cannot be had here, by the secret as expressions name it. Empty off the node.
+    pub blocked: Arc<BTreeMap<String, String>>,
     /// The windows that its conditions may ask for; one that cannot be read carries the reason.
     pub windows: Arc<BTreeMap<String, Result<TimeWindow, String>>>,
     /// Where each resource stands: module and slot (resources, then handlers).
@@ -121,8 +128,10 @@ pub struct BoundResource {
     pub observe: bool,
     /// What happens when it leaves the set.
     pub on_remove: OnRemove,
-    /// Show neither content nor output.
+    /// Show neither content nor output: it is declared so, or holds a secret that was opened.
     pub sensitive: bool,
+    /// It is made of a secret of the fleet.
+    pub holds_secret: bool,
     /// A failure neither skips dependents nor fails the run.
     pub ignore_failure: bool,
     /// Its commands are killed after this long.
@@ -315,6 +324,7 @@ fn bind_keeping(inputs: &Inputs<'_>, sources: Sources) -> Desired {
         (name.clone(), TimeWindow::read(declared).map_err(|error| error.to_string()))
     });
     Desired {
+        blocked: Arc::new(secrets::blocked(&modules, inputs.secrets)),
         modules: modules.into_iter().map(Arc::new).collect(),
         observe: inputs.params.observe,
         windows: Arc::new(windows.collect_inserting()),
@@ -353,7 +363,8 @@ impl NodeNames {
             unobserved
                 .extend(below.map(|(param, observed)| (format!("vars.{module}.{param}"), observed.clone())));
         }
-        let shared = SharedScope { vars: nested(&resolved), unobserved, ..shared };
+        let secret = secrets::paths_of_vars(&resolved);
+        let shared = SharedScope { vars: nested(&resolved), unobserved, secret, ..shared };
         NodeNames { shared: Arc::new(shared), resolved, broken }
     }
 
@@ -463,6 +474,8 @@ fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
         traits: inputs.traits.cloned(),
         node: Value::Map(node),
         unobserved,
+        secret: SecretPaths::default(),
+        secrets: inputs.secrets.clone(),
         own_paths: inputs.own_paths.into(),
     }
 }
@@ -533,6 +546,8 @@ fn bind_module<'m>(
                 .map(|(param, observed)| (format!("params.{param}"), observed))
                 .collect_inserting(),
         ),
+        secret: Arc::new(params.secret.below("params")),
+        whole_secrets: Arc::new(params.whole_secrets),
         shared: Arc::clone(shared),
         item: None,
     });

@@ -172,6 +172,7 @@ mod tests {
             hostname: Some("h"),
             traits: Some(&traits),
             own_paths: &[],
+            secrets: lang::OpenedSecrets::SEALED,
         };
         TraitUses::of(&inputs).reads(&["uptime", "seconds"])
     }

@@ -12,22 +12,27 @@ use catalog::module::{
 use catalog::own_paths;
 use catalog::params::{evaluate, is_dynamic};
 use catalog::schema::{self, BindContext, FieldKind};
-use catalog::types::{CustomSpec, Script, Spec};
+use catalog::types::{CustomSpec, FileContent, Script, Spec};
 use lang::{EvalError, InterpolatedText, Template, TemplateRenderError, Value};
 use model::collect::CollectInserting;
 
 use super::foreach::LoopBudget;
+use super::secrets::{BoundTemplate, CONTENT, forget_secrets, keep_private, whole_secret};
 use super::source::{Sources, source};
 use super::{BindError, BindMistake, BindPart, BoundResource, GuardKind, ResourceGuard, RetryPolicy};
-use crate::condition::ModuleScope;
+use crate::condition::{ModuleScope, NOT_HERE};
 use crate::{ResourceId, When};
+
+/// Where secrets may stand.
+const SECRETS_STAND: &str =
+    "it may stand in the content or template of a file, in the params of a custom executor and in stdin";
 
 /// Binds the resources of one module; parses each template once.
 pub(super) struct Binder<'a> {
     module: &'a Module,
     pub(super) scope: &'a Arc<ModuleScope>,
     observe: bool,
-    templates: BTreeMap<String, Result<Template, BindError>>,
+    templates: BTreeMap<String, Result<BoundTemplate, BindError>>,
     pub(super) budget: &'a mut LoopBudget,
     /// Bytes of attributes and templates that were evaluated so far.
     pub(super) made: usize,
@@ -36,6 +41,13 @@ pub(super) struct Binder<'a> {
     /// The position of the declaration that is bound.
     pub(super) slot: usize,
     sources: Sources,
+}
+
+/// A resource's spec with what else binding it came to.
+struct BoundSpec {
+    spec: Spec,
+    /// What the ledger keeps of its attributes.
+    kept: BTreeMap<String, Value>,
 }
 
 impl<'a> Binder<'a> {
@@ -55,7 +67,8 @@ impl<'a> Binder<'a> {
         let kind = schema::find(&resource.kind);
         let canonical =
             |name: String| kind.map_or_else(|| name.clone(), |it| it.canonical_name(&name).into_owned());
-        let name = evaluated_text(&resource.name, scope).map(canonical);
+        let name = plain_text(&resource.name, scope).map(canonical);
+        let holds_secret = self.holds_secret(resource, scope);
         self.unnamed |= name.is_err();
         let when = When::decide(resource.when.as_deref(), scope);
         let mut guards = Vec::new();
@@ -71,7 +84,7 @@ impl<'a> Binder<'a> {
             }
         };
         let (spec, kept) = match bound {
-            Ok((spec, kept)) => (Ok(spec), kept),
+            Ok(BoundSpec { spec, kept }) => (Ok(spec), kept),
             Err(error) => (Err(error), BTreeMap::new()),
         };
         let item = scope.item.as_ref().map(|item| item.key.to_string());
@@ -95,7 +108,9 @@ impl<'a> Binder<'a> {
                 .on_remove
                 .or(kind.map(|kind| kind.default_on_remove()))
                 .unwrap_or(OnRemove::Keep),
-            sensitive: resource.sensitive,
+            // Where secrets read as `(secret)` there is nothing to hide.
+            sensitive: resource.sensitive || holds_secret && !scope.shared.secrets.are_hidden(),
+            holds_secret,
             ignore_failure: resource.ignore_failure,
             timeout: Duration::from_secs(resource.timeout.unwrap_or(default_timeout).into()),
             guards,
@@ -115,9 +130,16 @@ impl<'a> Binder<'a> {
         name: Result<&str, EvalError>,
         scope: &ModuleScope,
         wrong: &mut BindError,
-    ) -> Option<(Spec, BTreeMap<String, Value>)> {
+    ) -> Option<BoundSpec> {
+        self.refuse_secrets(resource, scope, wrong);
         let name = name.map_err(|error| wrong.add(BindError::of(BindPart::Name, error)));
-        let attributes = attributes(&resource.attributes, scope, wrong);
+        let whole = whole_secret(resource, scope);
+        let mut attributes = attributes(&resource.attributes, scope, whole.is_some(), wrong);
+        if let Some((name, _)) = &whole {
+            let text =
+                scope.shared.secrets.bytes(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            attributes.to_mut().insert(CONTENT.to_owned(), Value::Str(text.unwrap_or_default()));
+        }
         if let Cow::Owned(evaluated) = &attributes {
             self.made += evaluated.values().map(size).sum::<usize>();
         }
@@ -133,12 +155,53 @@ impl<'a> Binder<'a> {
         }
         let context = BindContext { files: &self.module.files, rendered };
         let bound = schema::bind(&resource.kind, name.ok()?, &attributes, &context);
-        let spec = bound.map_err(|message| wrong.add(BindError::whole(message))).ok()?;
+        let mut spec = bound.map_err(|message| wrong.add(BindError::whole(message))).ok()?;
+        if let (Some((_, Some(bytes))), Spec::File(file)) = (&whole, &mut spec) {
+            file.content = Some(FileContent::bytes(bytes.as_slice()));
+        }
+        if self.holds_secret(resource, scope) {
+            keep_private(&mut spec, wrong);
+        }
         if let Some(refusal) = own_paths::refusal(&spec, &scope.shared.own_paths) {
             wrong.add(BindError::whole(refusal));
         }
-        let kept = kept(&resource.kind, &attributes, &spec);
-        Some((spec, kept))
+        let mut kept = kept(&resource.kind, &attributes, &spec);
+        forget_secrets(&mut kept, &resource.attributes, scope);
+        Some(BoundSpec { spec, kept })
+    }
+
+    /// Whether an attribute of the resource, or its template, is made of a secret.
+    fn holds_secret(&mut self, resource: &DeclaredResource, scope: &ModuleScope) -> bool {
+        if resource.attributes.values().any(|value| scope.value_holds_secret(value)) {
+            return true;
+        }
+        let template = resource.attributes.get("template").and_then(Value::as_str);
+        let template = template.filter(|_| has_template(&resource.kind)).map(|name| self.template(name));
+        matches!(template, Some(Ok(template)) if template.holds_secret(scope))
+    }
+
+    /// Refuses a secret in an attribute that does not take one: it would be seen on the host, in a report or in the
+    /// ledger (SEC-3).
+    fn refuse_secrets(&mut self, resource: &DeclaredResource, scope: &ModuleScope, wrong: &mut BindError) {
+        let takes = |name: &str| {
+            let attribute = schema::find(&resource.kind).and_then(|kind| kind.attribute(name));
+            attribute.is_some_and(|attribute| attribute.takes_secret)
+        };
+        let mut refuse = |part: BindPart| {
+            let message = format!("{NOT_HERE}: `{}` takes none there; {SECRETS_STAND}", resource.kind);
+            wrong.mistakes.push(BindMistake { part, message, place: None });
+        };
+        for (name, value) in &resource.attributes {
+            if !takes(name) && scope.value_holds_secret(value) {
+                refuse(BindPart::Attribute(name.clone()));
+            }
+        }
+        let template = resource.attributes.get("template").and_then(Value::as_str);
+        if let Some(name) = template.filter(|_| has_template(&resource.kind) && !takes("template"))
+            && matches!(self.template(name), Ok(template) if template.holds_secret(scope))
+        {
+            refuse(BindPart::Template(name.to_owned()));
+        }
     }
 
     /// Where only what is not observed keeps it from being bound, what is known of it is read all the same.
@@ -155,21 +218,27 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn render(&mut self, name: &str, scope: &ModuleScope) -> Result<String, BindError> {
+    /// A template of the module, parsed once.
+    fn template(&mut self, name: &str) -> Result<&BoundTemplate, BindError> {
         let missing = || BindError::whole(format!("templates/{name} is not in the module"));
         if !self.templates.contains_key(name) {
             let parsed = match self.module.templates.get(name) {
                 Some(source) => Template::parse(&format!("templates/{name}"), source)
+                    .map(|template| BoundTemplate::of(template, self.scope))
                     .map_err(|error| BindError::of_template(name, &error)),
                 None => Err(missing()),
             };
             self.templates.insert(name.to_owned(), parsed);
         }
-        let template = match self.templates.get(name) {
-            Some(Ok(template)) => template,
-            Some(Err(error)) => return Err(error.clone()),
-            None => return Err(missing()),
-        };
+        match self.templates.get(name) {
+            Some(Ok(template)) => Ok(template),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(missing()),
+        }
+    }
+
+    fn render(&mut self, name: &str, scope: &ModuleScope) -> Result<String, BindError> {
+        let template = self.template(name)?.template.clone();
         let text = template.render(&scope.names()).map_err(|error| match error {
             TemplateRenderError::Failed(error) => BindError::of_template(name, &error),
             TemplateRenderError::Unobserved(observed) => {
@@ -192,6 +261,7 @@ fn has_template(kind: &str) -> bool {
 fn attributes<'b>(
     declared: &'b BTreeMap<String, Value>,
     scope: &ModuleScope,
+    content_is_known: bool,
     wrong: &mut BindError,
 ) -> Cow<'b, BTreeMap<String, Value>> {
     if !declared.values().any(is_dynamic) {
@@ -199,7 +269,7 @@ fn attributes<'b>(
     }
     let names = scope.names();
     let evaluated = declared.iter().map(|(name, value)| {
-        let evaluated = match is_dynamic(value) {
+        let evaluated = match is_dynamic(value) && !(content_is_known && name == CONTENT) {
             true => evaluate(value, &names).unwrap_or_else(|error| {
                 wrong.add(BindError::of(BindPart::Attribute(name.clone()), error));
                 value.clone()
@@ -266,14 +336,35 @@ fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeM
     kept
 }
 
-/// Evaluates the `${{ }}` of a command.
+/// Whether a command is made of a secret.
+pub(super) fn command_holds_secret(command: &CommandLine, scope: &ModuleScope) -> bool {
+    match command {
+        CommandLine::Shell(text) => scope.text_holds_secret(text),
+        CommandLine::Argv(argv) => argv.iter().any(|arg| scope.text_holds_secret(arg)),
+    }
+}
+
+/// Evaluates the `${{ }}` of a command, which is no secret: everybody on the host sees its arguments.
 pub(super) fn command(command: &CommandLine, scope: &ModuleScope) -> Result<CommandLine, EvalError> {
+    if command_holds_secret(command, scope) {
+        let message = format!("{NOT_HERE}: everybody on the host sees the arguments of a command");
+        return Err(EvalError::Failed { message, offset: 0, len: 0 });
+    }
     match command {
         CommandLine::Shell(text) => evaluated_text(text, scope).map(CommandLine::Shell),
         CommandLine::Argv(argv) => {
             argv.iter().map(|arg| evaluated_text(arg, scope)).collect::<Result<_, _>>().map(CommandLine::Argv)
         }
     }
+}
+
+/// Evaluates a text that must not be made of a secret.
+fn plain_text(text: &str, scope: &ModuleScope) -> Result<String, EvalError> {
+    if scope.text_holds_secret(text) {
+        let message = format!("{NOT_HERE}: reports, logs and the ledger have it; {SECRETS_STAND}");
+        return Err(EvalError::Failed { message, offset: 0, len: text.len() });
+    }
+    evaluated_text(text, scope)
 }
 
 fn evaluated_text(text: &str, scope: &ModuleScope) -> Result<String, EvalError> {

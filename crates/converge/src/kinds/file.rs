@@ -129,7 +129,7 @@ fn symlink(
 
 fn content_differs(spec: &FileSpec, now: &Digest) -> bool {
     match &spec.content {
-        Some(FileContent::Text { digest, .. } | FileContent::Blob { digest, .. }) => digest != now,
+        Some(content) => content.digest() != *now,
         None => false,
     }
 }
@@ -139,6 +139,7 @@ fn new_content(spec: &FileSpec, bytes: Bytes<'_>) -> Option<String> {
         FileContent::Text { text, digest } => {
             Some(content_field(Some(text.as_bytes()), digest, text.len() as u64))
         }
+        FileContent::Bytes { bytes, digest } => Some(content_field(Some(bytes), digest, bytes.len() as u64)),
         FileContent::Blob { digest, size } => Some(content_field(bytes.new, digest, *size)),
     }
 }

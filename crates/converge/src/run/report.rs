@@ -6,7 +6,7 @@ use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 use model::report::{MAX_ITEMS, MAX_TEXT};
 use model::sort::SortCompactly;
-use model::{Action, ResourceReport, RunCounts};
+use model::{Action, FailureCode, ResourceReport, RunCounts};
 
 use super::JobFailure;
 use crate::{BoundResource, LedgerEntry, ResourceId};
@@ -76,7 +76,9 @@ pub(super) fn failed_item(
     failure: JobFailure,
     duration_ms: u64,
 ) -> ResourceReport {
-    let JobFailure { message, cause } = match resource.sensitive && may_quote(resource) {
+    // Why a secret cannot be opened names it and no more.
+    let blocked = failure.cause.as_ref().is_some_and(|cause| cause.code == FailureCode::Blocked);
+    let JobFailure { message, cause } = match resource.sensitive && may_quote(resource) && !blocked {
         true => hidden(),
         false => failure,
     };

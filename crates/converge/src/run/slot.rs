@@ -7,7 +7,8 @@ use std::sync::Arc;
 use catalog::types::Spec;
 use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
-use model::{Action, PathState};
+use model::sort::SortCompactly;
+use model::{Action, FailureCode, PathState};
 
 use super::condition::source;
 use super::machine::PredictedPath;
@@ -99,10 +100,26 @@ impl Run {
             }
             Err(reason) => {
                 self.modules[m].began = self.now;
-                self.fail(m, slot, reason);
+                let failure = self.blocked(&resource).unwrap_or_else(|| reason.into());
+                self.fail(m, slot, failure);
             }
         }
         None
+    }
+
+    /// Why the resource waits for a secret, where it does and nothing else is wrong with it (SEC-1). On the node all
+    /// else is observed.
+    fn blocked(&self, resource: &BoundResource) -> Option<JobFailure> {
+        let error = resource.spec.as_ref().err().filter(|error| error.mistakes.is_empty())?;
+        let waits = error.unobserved.iter().map(|part| self.desired.blocked.get(&part.observed));
+        let mut waits: Vec<&String> = waits.collect::<Option<_>>()?;
+        waits.sort_compactly();
+        waits.dedup();
+        let names: BTreeSet<&str> =
+            error.unobserved.iter().map(|part| part.observed.as_str()).collect_inserting();
+        let detail = names.into_iter().collect::<Vec<_>>().join(", ");
+        let why = waits.into_iter().map(String::as_str).collect::<Vec<_>>().join("; ");
+        (!why.is_empty()).then(|| JobFailure::new(FailureCode::Blocked, &detail, format!("blocked: {why}")))
     }
 
     /// Whether somebody (or `by`) notified the resource; what would have counts where it only observes.

@@ -408,7 +408,7 @@ fn wanted(spec: &Spec) -> (String, Option<Node>) {
 pub fn text(spec: &FileSpec) -> String {
     match &spec.content {
         Some(FileContent::Text { text, .. }) => text.to_string(),
-        Some(FileContent::Blob { .. }) => "blob".into(),
+        Some(FileContent::Bytes { .. } | FileContent::Blob { .. }) => "blob".into(),
         None => String::new(),
     }
 }
@@ -463,6 +463,7 @@ impl Set {
             hostname: Some("web-1"),
             traits: Some(&self.traits.0),
             own_paths: &[],
+            secrets: lang::OpenedSecrets::SEALED,
         };
         bind(&inputs)
     }

@@ -1,11 +1,14 @@
 //! Seeds that are signed or binary: made by the code that writes such documents, with keys that nothing trusts.
 
+use std::collections::BTreeMap;
+
 use model::chunk::{self, TreeChunk};
 use model::{Digest, Hostname, ObjectSet, Selection, SelectionEntry, Timestamp, Trie, canonical};
 use net::issue::{Ca, CertificateRequest};
 use store::audit::{AuditDraft, AuditHead, AuditSubject};
+use trust::sealing::{self, SealedSecret, SecretKeys, SecretSealer, age};
 use trust::token::{self, Claims, KeySource};
-use trust::{Header, SigningKey, Slots, TrustDocument, signed};
+use trust::{Header, SealingKey, SigningKey, Slots, TrustDocument, signed};
 use wire::body;
 use wire::signature::{self, SignedTarget};
 
@@ -100,6 +103,21 @@ fn signed_request() -> String {
     )
 }
 
+fn sealing_key() -> SealingKey {
+    SealingKey::from_secret(&[7; 32]).unwrap()
+}
+
+fn age_file() -> Vec<u8> {
+    age::encrypt(b"a seed's secret\n", &[sealing_key().public()], &[8; 32]).unwrap()
+}
+
+fn sealed() -> (SealedSecret, SecretKeys) {
+    let in_hand = SecretSealer::of(&key()).seal("team/name", b"a seed's secret").unwrap();
+    let recipient = sealing_key().public();
+    let wraps = BTreeMap::from([("team/name".to_owned(), in_hand.wrap(&hostname(), &recipient).unwrap())]);
+    (in_hand.sealed().clone(), SecretKeys { node: hostname(), recipient, wraps })
+}
+
 fn entry() -> Vec<u8> {
     let draft = AuditDraft {
         at: now(),
@@ -117,6 +135,9 @@ pub fn made() -> Vec<Seed> {
     let signed_header = signed::sign(&header(), &[&key()]).unwrap();
     let set = chunk::of_set(&ObjectSet::new());
     vec![
+        ("age_file", "armored.age", age::armor(&age_file()).into_bytes()),
+        ("age_file", "binary.age", age_file()),
+        ("age_file", "identity", sealing_key().to_file().as_bytes().to_vec()),
         ("audit", "entry", entry()),
         ("certificate", "node.pem", certificate()),
         ("chunk", "set", body::encode(&set).unwrap()),
@@ -127,12 +148,17 @@ pub fn made() -> Vec<Seed> {
         ("header", "trust", canonical::to_bytes(&trust_document()).unwrap()),
         ("key_file", "ed25519", key().to_file().as_bytes().to_vec()),
         ("proof", "exact", body::encode(&selection().prove("web-1", None).unwrap()).unwrap()),
+        ("sealed", "secret-and-keys", body::encode(&sealed()).unwrap()),
+        ("sealed", "keys", canonical::to_bytes(&sealed().1).unwrap()),
         ("signature", "good", signed_request().into_bytes()),
         ("token", "good", minted().into_bytes()),
     ]
 }
 
 pub fn are_taken() {
+    age::decrypt(&age_file(), &[sealing_key()], 100).unwrap();
+    let (secret, keys) = sealed();
+    sealing::open(&sealing_key(), &hostname(), &secret, Some(&keys)).unwrap();
     let slots = Slots::of(key().public());
     token::verify(&minted(), &slots, "web-1", &key().public(), now()).unwrap();
     signed::verify::<Header>(&signed::sign(&header(), &[&key()]).unwrap(), &slots).unwrap();

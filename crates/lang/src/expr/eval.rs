@@ -10,6 +10,7 @@ use super::predicates::Predicate;
 use super::val::Val;
 use super::{names, ops};
 use crate::nearest::{hint, nearest};
+use crate::secret::{is_secret_name, secret_reference};
 use crate::{Scope, Value};
 
 /// One byte of a value counts as one; so does each of this many bytes of fixed cost.
@@ -240,12 +241,31 @@ impl<'a, 'b> Eval<'a, 'b> {
         predicate: Predicate,
         args: &'a [ExprNode],
     ) -> Result<Val<'a>, EvalError> {
+        if predicate == Predicate::Secret {
+            return self.secret(node, args);
+        }
         let values = args.iter().map(|arg| self.value(arg)).collect::<Result<_, _>>()?;
         let probe = predicate.probe(values).map_err(|message| failed(node, message))?;
         match self.scope.probe(&probe) {
             Some(answer) => Ok(Val::owned(Value::Bool(answer))),
             None => Err(EvalError::Needs(probe)),
         }
+    }
+
+    fn secret(&mut self, node: &'a ExprNode, args: &'a [ExprNode]) -> Result<Val<'a>, EvalError> {
+        let name = match args.first().map(|arg| self.value(arg)).transpose()? {
+            Some(Value::Str(name)) if is_secret_name(&name) => name,
+            _ => {
+                return Err(failed(
+                    node,
+                    "`secret` takes the name of a secret, such as \"team/name\"".into(),
+                ));
+            }
+        };
+        let Some(text) = self.scope.secret(&name) else {
+            return Err(EvalError::Unobserved(secret_reference(&name)));
+        };
+        self.made(node, Value::Str(text.to_owned()))
     }
 
     fn made(&mut self, node: &ExprNode, value: Value) -> Result<Val<'a>, EvalError> {

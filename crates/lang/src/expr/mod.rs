@@ -29,12 +29,12 @@ use std::sync::Arc;
 pub(crate) use ast::ExprNode;
 pub(crate) use eval::{Eval, EvalBudget};
 pub(crate) use lex::{Lexer, Tok, Token};
-pub(crate) use names::collect as collect_names;
+pub(crate) use names::{collect as collect_names, secrets as collect_secrets};
 pub(crate) use parse::{KEYWORDS, Parser, parse_tokens};
 
 pub use error::{EvalError, MAX_BYTES, MAX_DEPTH, MAX_SOURCE, MAX_STEPS, NameUse, ParseError, WindowUse};
 
-use crate::{Scope, Value};
+use crate::{Scope, SecretUse, Value};
 
 /// A parsed expression. Cheap to clone; keeps its source.
 #[derive(Clone)]
@@ -93,6 +93,23 @@ impl Expr {
         let mut found = Vec::new();
         names::windows(&self.inner.root, &mut found);
         found
+    }
+
+    /// The secrets that it uses, in the order of the source.
+    pub fn secrets(&self) -> Vec<SecretUse> {
+        let mut found = Vec::new();
+        names::secrets(&self.inner.root, &mut found);
+        found
+    }
+
+    /// The name of the secret that the expression is, where it is nothing else.
+    pub fn lone_secret(&self) -> Option<&str> {
+        names::secret(&self.inner.root)
+    }
+
+    /// The dotted path that the expression is, where it is nothing else.
+    pub fn lone_path(&self) -> Option<Vec<String>> {
+        names::path(&self.inner.root)
     }
 
     /// The source as written.

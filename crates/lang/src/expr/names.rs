@@ -6,7 +6,7 @@ use super::ast::{ExprKind, ExprNode};
 use super::error::{NameUse, WindowUse};
 use super::filters::Filter;
 use super::predicates::Predicate;
-use crate::Value;
+use crate::{SecretUse, Value};
 
 /// Collects the dotted names below `node`; `guarded` where they need not exist.
 pub(crate) fn collect(node: &ExprNode, guarded: bool, found: &mut Vec<NameUse>) {
@@ -52,6 +52,26 @@ pub(super) fn windows(node: &ExprNode, found: &mut Vec<WindowUse>) {
     }
     for child in node.children() {
         windows(child, found);
+    }
+}
+
+/// Collects the secrets that are used below `node`.
+pub(crate) fn secrets(node: &ExprNode, found: &mut Vec<SecretUse>) {
+    if let ExprKind::Predicate { predicate: Predicate::Secret, .. } = &node.kind {
+        let name = secret(node).map(str::to_owned);
+        found.push(SecretUse { name, offset: node.offset, len: node.len });
+    }
+    for child in node.children() {
+        secrets(child, found);
+    }
+}
+
+/// The name of the secret that the node is, where it is nothing else and says it in full.
+pub(super) fn secret(node: &ExprNode) -> Option<&str> {
+    let ExprKind::Predicate { predicate: Predicate::Secret, args } = &node.kind else { return None };
+    match args.first().map(|arg| &arg.kind) {
+        Some(ExprKind::Literal(Value::Str(name))) => Some(name),
+        _ => None,
     }
 }
 

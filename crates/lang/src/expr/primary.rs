@@ -184,7 +184,7 @@ fn all_filters() -> Option<String> {
 }
 
 /// A predicate whose arguments are known is read now, so that a wrong one is a mistake where it
-/// is written and not on the node. `secret` is refused in words of its own, wherever it stands.
+/// is written and not on the node. What a secret is nobody knows but the node.
 fn constant(predicate: Predicate, node: ExprNode) -> Result<ExprNode, ParseError> {
     if predicate == Predicate::Secret || !is_constant(&node) {
         return Ok(node);

@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Scope;
 use crate::expr::{ExprNode, NameUse, ParseError};
+use crate::{Scope, SecretUse};
 
 /// The longest template, in bytes.
 pub const MAX_TEMPLATE: usize = 256 * 1024;
@@ -134,6 +134,13 @@ impl Template {
         self.uses().into_iter().map(|name| name.path.join(".")).collect()
     }
 
+    /// The secrets that it uses, in the order of the source.
+    pub fn secrets(&self) -> Vec<SecretUse> {
+        let mut found = Vec::new();
+        each_expr(&self.inner.body, &mut |node| crate::expr::collect_secrets(node, &mut found));
+        found
+    }
+
     /// The same with positions, in the order of the source.
     pub fn uses(&self) -> Vec<TemplateName> {
         let mut found = Vec::new();
@@ -180,6 +187,29 @@ fn uses(items: &[TemplateItem], locals: &mut Vec<String>, found: &mut Vec<NameUs
                 locals.truncate(mark);
                 uses(&each.otherwise, locals, found);
                 locals.truncate(mark);
+            }
+        }
+    }
+}
+
+/// Every expression of a body.
+fn each_expr(items: &[TemplateItem], look: &mut dyn FnMut(&ExprNode)) {
+    for item in items {
+        match item {
+            TemplateItem::Text(_) => {}
+            TemplateItem::Print(piece) | TemplateItem::Set { value: piece, .. } => look(piece),
+            TemplateItem::If { branches, otherwise } => {
+                for (condition, body) in branches {
+                    look(condition);
+                    each_expr(body, look);
+                }
+                each_expr(otherwise, look);
+            }
+            TemplateItem::For(each) => {
+                look(&each.over);
+                each.only_if.iter().for_each(&mut *look);
+                each_expr(&each.body, look);
+                each_expr(&each.otherwise, look);
             }
         }
     }

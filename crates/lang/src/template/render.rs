@@ -71,6 +71,10 @@ impl Scope for Frames<'_> {
         None
     }
 
+    fn secret(&self, name: &str) -> Option<&str> {
+        self.scope.secret(name)
+    }
+
     fn roots(&self) -> Vec<&str> {
         let locals = self.locals.iter().map(|(name, _)| name.as_str());
         locals.chain(self.scope.roots()).collect()

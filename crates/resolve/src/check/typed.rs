@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use catalog::module::{Merge, ParamType};
+use catalog::module::Merge;
 use catalog::params;
 use lang::Value;
 
 use super::context::Context;
+use crate::decl::params::secret_mistake;
 use crate::decl::vars::Var;
 use crate::sink::Sink;
 use crate::yaml::At;
@@ -40,9 +41,8 @@ fn one(context: &Context, file: &str, var: &Var, sink: &mut Sink) -> Option<Type
         unknown(context, file, var, sink);
         return None;
     };
-    if decl.kind == ParamType::Secret {
-        sink.error(file, "E050", var.value_at, format!("`{}` is a secret; {}", var.name, params::NO_SECRETS))
-            .help("leave it out until there is one");
+    if let Some(why) = secret_mistake(decl, &var.value) {
+        sink.error(file, "E050", var.value_at, format!("`{}`: {why}", var.name));
         return None;
     }
     if params::is_dynamic(&var.value) {

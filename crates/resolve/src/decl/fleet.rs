@@ -12,6 +12,7 @@ use model::replication::{Bounds, LinkSettings, TransportPolicy};
 use model::window::DeclaredWindow;
 
 use super::delegation::{self, DelegationDecl};
+use super::secrets::{self, SecretSource};
 use super::sync::{self, SyncDecl};
 use super::vars::{self, Var};
 use super::windows;
@@ -39,6 +40,8 @@ pub(crate) struct FleetDecl {
     pub(crate) windows: BTreeMap<String, DeclaredWindow>,
     /// By name.
     pub(crate) delegations: Vec<DelegationDecl>,
+    /// In order: the first that has a secret gives it.
+    pub(crate) secret_sources: Vec<SecretSource>,
     /// A channel may be declared that could not be read.
     pub(crate) hidden: bool,
 }
@@ -78,6 +81,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
     fleet.minimum_agent = keys.read("minimum_agent", |node| version(reading, node));
     fleet.sync = keys.read("sync", |node| sync::read(reading, node));
     fleet.delegations = keys.read("delegations", |node| delegation::read(reading, node));
+    fleet.secret_sources = keys.read("secrets", |node| secrets::read(reading, node));
     keys.end(reading);
     fleet
 }

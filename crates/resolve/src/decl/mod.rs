@@ -14,6 +14,7 @@ pub(crate) mod module;
 pub(crate) mod nodes;
 pub(crate) mod params;
 pub(crate) mod resource;
+pub(crate) mod secrets;
 pub(crate) mod sync;
 pub(crate) mod template;
 pub(crate) mod vars;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use catalog::module::{Merge, ParamDecl, ParamType};
-use catalog::params;
+use catalog::{params, secrets};
 use lang::Value;
 
 use crate::exprs::{self, ExprSite};
@@ -139,8 +139,8 @@ fn consistent(reading: &mut Reading<'_>, name: &Spanned<String>, decl: &ParamDec
 fn default_value(reading: &mut Reading<'_>, decl: &ParamDecl, node: &YamlNode) -> Option<Value> {
     exprs::texts(reading, node, ExprSite::Var, None);
     let value = reading.value(node)?;
-    if decl.kind == ParamType::Secret {
-        reading.error("E050", node.at, params::NO_SECRETS).help("a secret has no default; drop it");
+    if let Some(why) = secret_mistake(decl, &value) {
+        reading.error("E050", node.at, why);
         return None;
     }
     if params::is_dynamic(&value) {
@@ -152,5 +152,19 @@ fn default_value(reading: &mut Reading<'_>, decl: &ParamDecl, node: &YamlNode) -
             reading.error("E048", node.at, why);
             None
         }
+    }
+}
+
+/// Why a value cannot be a param's, where it is about secrets: a param of type `secret` is one, and one whose value
+/// is read by its type holds none, as nobody could say what is wrong with it.
+pub(crate) fn secret_mistake(decl: &ParamDecl, value: &Value) -> Option<String> {
+    let holds = || !secrets::paths_in(value, "", &|_| false).is_empty();
+    match decl.kind {
+        ParamType::Secret if secrets::lone_secret(value).is_none() => Some(params::SECRET_VALUE.to_owned()),
+        ParamType::Secret | ParamType::String | ParamType::List | ParamType::Map => None,
+        _ if holds() => {
+            Some("a secret is the value of a param of type secret, string, list or map".to_owned())
+        }
+        _ => None,
     }
 }

@@ -129,6 +129,7 @@ impl<'j> FleetJudge<'j> {
             hostname: node.hostname,
             traits,
             own_paths: &[],
+            secrets: lang::OpenedSecrets::SEALED,
         };
         let names = NodeNames::of(&inputs);
         let mut unwanted = BTreeSet::new();

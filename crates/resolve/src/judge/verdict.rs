@@ -6,9 +6,10 @@ use catalog::module::Module;
 use catalog::params::{ResolvedParams, is_dynamic};
 use catalog::types::{FileContent, FileSpec, Spec};
 use converge::When;
-use converge::bind::{BindError, BindMistake, BindPart, BoundAlone, HOSTNAME, NodeNames};
+use converge::bind::{BindError, BindMistake, BindPart, BoundAlone, HOSTNAME, NodeNames, UnobservedPart};
 use converge::{BoundModule, BoundResource};
 use lang::Value;
+use lang::secret::is_secret_reference;
 
 use super::place::{DeclaredPosition, ModuleSource};
 use super::{Unevaluated, span_of};
@@ -160,8 +161,11 @@ impl ModuleJudgement {
     }
 
     fn unobserved(&mut self, written: &ModuleSource<'_>, placed: Option<&Placed>, error: &BindError) {
-        // What only wants the node's name is judged for every named node.
-        let traits = error.unobserved.iter().filter(|unobserved| unobserved.observed != HOSTNAME);
+        // What only wants the node's name is judged for every named node, and secrets nobody opens here.
+        let is_trait = |unobserved: &&UnobservedPart| {
+            unobserved.observed != HOSTNAME && !is_secret_reference(&unobserved.observed)
+        };
+        let traits = error.unobserved.iter().filter(is_trait);
         self.unevaluated.extend(traits.map(|unobserved| Unevaluated {
             span: span_of(&written.part(placed, &unobserved.part)),
             part: unobserved.part.to_string(),

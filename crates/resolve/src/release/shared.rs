@@ -13,6 +13,7 @@ use model::{Channel, Hostname, Kind, SectionKey, Selection, Stub};
 
 use super::{PARAMS_NAME, POLICY_NAME, ReleaseError};
 use crate::check::modules::SharedModule;
+use crate::secrets::NodeSecrets;
 use crate::specialize::{NodeSpec, Specialized};
 
 /// What the sets of many nodes have in common.
@@ -105,7 +106,8 @@ impl Shared {
             (params.clone(), Trie::build([own])),
             (policy.clone(), self.policy(spec)?.trie.clone()),
         ];
-        Ok(ObjectSet::of_sections(sections.into_iter().chain(spec.grants.sections())))
+        let secrets = spec.secrets.iter().flat_map(NodeSecrets::sections);
+        Ok(ObjectSet::of_sections(sections.into_iter().chain(spec.grants.sections()).chain(secrets)))
     }
 
     pub(super) fn entry(&self, spec: &NodeSpec) -> Result<SelectionEntry, ReleaseError> {

@@ -14,6 +14,7 @@ use trust::feature::{Feature, FileUse};
 
 use super::ReleaseError;
 use super::shared::Shared;
+use crate::secrets::SealedSection;
 use crate::specialize::{Grant, Grants, NodeSpec, Specialized};
 
 /// A release without its signature: who gets what. Cheap to clone.
@@ -38,6 +39,7 @@ enum ChunkContent {
     Set(Arc<NodeSpec>),
     Modules(Trie),
     Delegations(Trie, Arc<Grants>),
+    Secrets(Trie, Arc<SealedSection>),
 }
 
 /// The bytes of an object, or a blob that one names.
@@ -80,7 +82,12 @@ impl Built {
     /// Names of the features that agents must have to take this release, sorted: those of
     /// `features` that something in it uses.
     pub fn requires(&self, features: &[Feature]) -> Vec<String> {
+        let specs =
+            || self.fleet.exact.values().chain(self.fleet.patterns.iter().map(|pattern| &pattern.spec));
         let uses = |feature: &Feature| {
+            if feature.secrets {
+                return specs().any(|spec| spec.secrets.is_some());
+            }
             let needs = |resource: &DeclaredResource| {
                 feature.resource_types.contains(&resource.kind.as_str())
                     || feature.resource_keys.iter().any(|key| resource.has_key(key))
@@ -156,6 +163,7 @@ impl Built {
             ChunkContent::Exact(exact) => trie(&Selection::section(), exact),
             ChunkContent::Modules(modules) => trie(&self.shared.sections.module, modules),
             ChunkContent::Delegations(delegations, _) => trie(&SectionKey::of(Kind::DELEGATION), delegations),
+            ChunkContent::Secrets(sealed, _) => trie(&SectionKey::of(Kind::SECRET_REF), sealed),
             ChunkContent::Set(spec) => Ok(chunk::of_set(&self.shared.set(spec)?)),
         }
     }
@@ -171,6 +179,7 @@ impl Built {
             ChunkContent::Set(spec) => self.below_set(spec),
             ChunkContent::Modules(modules) => self.below_modules(modules),
             ChunkContent::Delegations(delegations, grants) => Ok(below_delegations(delegations, grants)),
+            ChunkContent::Secrets(section, sealed) => Ok(below_secrets(section, sealed)),
         }
     }
 
@@ -225,6 +234,18 @@ impl Built {
                 below.pieces.push(ReleaseChunk { hash: delegations.hash(), what });
             }
         }
+        if let Some(secrets) = &spec.secrets {
+            below.contents.extend(secrets.keys.iter().map(content));
+            let section = secrets.sealed_section();
+            match section.len() {
+                0 => {}
+                1 => below.contents.extend(secrets.sealed.objects.iter().map(content)),
+                _ => {
+                    let what = ChunkContent::Secrets(section.clone(), secrets.sealed.clone());
+                    below.pieces.push(ReleaseChunk { hash: section.hash(), what });
+                }
+            }
+        }
         Ok(below)
     }
 
@@ -261,6 +282,19 @@ fn below_delegations(delegations: &Trie, grants: &Arc<Grants>) -> Below {
                 pieces: Vec::new(),
                 contents: grants.delegations.iter().filter(own).map(content).collect(),
             }
+        }
+    }
+}
+
+fn below_secrets(section: &Trie, sealed: &Arc<SealedSection>) -> Below {
+    match section.top() {
+        Top::Branch(children) => {
+            let pieces = parts(children, |child| ChunkContent::Secrets(child, sealed.clone()));
+            Below { pieces, contents: Vec::new() }
+        }
+        Top::Bucket(leaves) => {
+            let own = |object: &&Grant| leaves.iter().any(|leaf| leaf.name == object.name);
+            Below { pieces: Vec::new(), contents: sealed.objects.iter().filter(own).map(content).collect() }
         }
     }
 }

@@ -24,6 +24,7 @@ pub(crate) use node::{SpecializedFor, node};
 pub(crate) use split::{PatternShare, TooMany, meeting, split};
 
 use crate::check::modules::SharedModule;
+use crate::secrets::NodeSecrets;
 
 /// A sorted map from names. A clone shares all but what is changed later, so that a new state beside
 /// the old one costs what differs.
@@ -40,12 +41,19 @@ pub struct NodeSpec {
     pub params: Arc<[u8]>,
     /// What it may synchronize, and what the control plane may ask it for.
     pub grants: Arc<Grants>,
+    /// What its set has of its secrets, once they are sealed (`resolve::secrets`).
+    pub secrets: Option<NodeSecrets>,
 }
 
 impl NodeSpec {
     /// The same node with other grants.
     pub(crate) fn granted(&self, grants: Arc<Grants>) -> NodeSpec {
         NodeSpec { grants, ..self.clone() }
+    }
+
+    /// The same node with what is sealed for it.
+    pub(crate) fn with_secrets(&self, secrets: Option<NodeSecrets>) -> NodeSpec {
+        NodeSpec { secrets, ..self.clone() }
     }
 
     /// The params, read from their canonical bytes.

@@ -82,11 +82,11 @@ pub(crate) fn node(
     let grants = memo.grants(context, Holding::default(), sink);
     if unwanted.is_empty() {
         let modules = base.modules.names.clone();
-        return Some(NodeSpec { channel, modules, params: bytes.into(), grants });
+        return Some(NodeSpec { channel, modules, params: bytes.into(), grants, secrets: None });
     }
     let modules = without(memo, context, &base, &unwanted, &mut params);
     let bytes = canonical::to_bytes(&params).map_err(|error| unknown(error, sink)).ok()?;
-    Some(NodeSpec { channel, modules, params: bytes.into(), grants })
+    Some(NodeSpec { channel, modules, params: bytes.into(), grants, secrets: None })
 }
 
 /// SpecializedFor an entry is specialized for.
@@ -285,7 +285,7 @@ fn required(
         }
         let secret = context.param(name).is_some_and(|decl| decl.kind == catalog::module::ParamType::Secret);
         let help = if secret {
-            catalog::params::NO_SECRETS.to_owned()
+            format!("add  {name}: secret:team/name  to its vars")
         } else {
             format!("add  {name}: ...  to its vars")
         };

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use catalog::params;
+use catalog::{params, secrets};
 use lang::Value;
+use lang::secret::is_secret_name;
 
 use super::{At, YamlKind, YamlNode};
 use crate::sink::FileSink;
@@ -59,9 +60,12 @@ fn scalar(text: &str, plain: bool, at: At, sink: &mut FileSink) -> Option<Value>
     if let Some(literal) = text.strip_prefix("secret::") {
         return Some(Value::Str(format!("secret:{literal}")));
     }
-    if text.starts_with("secret:") {
-        sink.error("E050", at, params::NO_SECRETS)
-            .help("write `secret::` for a text that begins with `secret:`");
+    if let Some(name) = text.strip_prefix("secret:") {
+        if is_secret_name(name) {
+            return Some(secrets::reference(name));
+        }
+        sink.error("E050", at, format!("`{name}` is no name of a secret"))
+            .help("write  secret:team/name, or `secret::` for a text that begins with `secret:`");
         return None;
     }
     if let Some(inner) = template_words(text) {

@@ -1,0 +1,399 @@
+//! Asking the sources of secrets, on the machine that publishes (SEC-2).
+//!
+//! A value is in memory alone, and is wiped when it is sealed. No error repeats anything of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use net::download::{Download, DownloadError, DownloadRequest, ProxySettings};
+use resolve::{SecretSource, SecretSourceKind};
+use rustix::process::{Pid, Signal, kill_process_group};
+use trust::sealing::age::{self, AgeError};
+use trust::sealing::{MAX_SECRET, SealingKey};
+use zeroize::Zeroizing;
+
+/// Sources that are asked at once.
+const ASKED: usize = 8;
+/// The longest answer of an HTTP API, in bytes: a value with what surrounds it.
+const MAX_ANSWER: u64 = 512 * 1024;
+/// Where the certificates of the machine's CAs lie.
+const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// A secret's value.
+pub type SecretValue = Zeroizing<Vec<u8>>;
+
+/// Why a secret has no value.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// No source may have it.
+    #[error("secret `{0}` is in no source: fleet.yaml names none for it")]
+    NoSource(String),
+    /// Every source was asked, and none has it.
+    #[error("secret `{name}` is in none of {}", .asked.join(", "))]
+    NotFound {
+        /// The secret.
+        name: String,
+        /// The sources that were asked.
+        asked: Vec<String>,
+    },
+    /// A source could not give it.
+    #[error("source `{source_name}` does not give secret `{name}`")]
+    Source {
+        /// The secret.
+        name: String,
+        /// The source.
+        source_name: String,
+        /// Why.
+        #[source]
+        source: SourceError,
+    },
+    /// Its value is too long.
+    #[error("secret `{0}` has more than {MAX_SECRET} bytes")]
+    TooLarge(String),
+    /// Its value is no text.
+    #[error("secret `{0}` is not UTF-8, and stands in a text; it can be the whole `content` of a file alone")]
+    NotText(String),
+}
+
+impl SecretError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            SecretError::NoSource(_) => Some(
+                "add to fleet.yaml where secrets come from:  secrets: {sources: {files: {age: secrets/}}}"
+                    .to_owned(),
+            ),
+            SecretError::NotFound { name, .. } => {
+                Some(format!("`muster secret set {name} --repo DIR` makes it"))
+            }
+            SecretError::Source { source: SourceError::NoIdentity(_), .. } => Some(
+                "name the identity that the repo's age files are encrypted for: --identity FILE or \
+                 MUSTER_AGE_IDENTITY"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// What went wrong with a source.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no identity to decrypt with.
+    #[error("there is no age identity at {}", .0.display())]
+    NoIdentity(PathBuf),
+    /// The identity's file is not of the form.
+    #[error("{} holds no age identity", .0.display())]
+    Identity(PathBuf),
+    /// The age file cannot be decrypted.
+    #[error("{}", path.display())]
+    Age {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: AgeError,
+    },
+    /// The command cannot be started.
+    #[error("cannot start {program}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The command ended without success.
+    #[error("{program} ended with {status}")]
+    Ended {
+        /// The program.
+        program: String,
+        /// How.
+        status: ExitStatus,
+    },
+    /// It did not answer in time.
+    #[error("it did not answer within {} s", .0.as_secs())]
+    Hangs(Duration),
+    /// There is no token for the API.
+    #[error("there is no token for it: set VAULT_TOKEN, or put it into ~/.vault-token")]
+    NoToken,
+    /// The API did not answer.
+    #[error("the API did not answer")]
+    Fetch(#[source] DownloadError),
+    /// The answer is not of the form.
+    #[error("its answer is not of the form: it needs a field `value`, or one field alone")]
+    Form,
+}
+
+/// Where secrets of a fleet repo are asked for.
+#[derive(Clone)]
+pub struct SecretSettings {
+    /// The folder of the fleet repo.
+    pub repo: PathBuf,
+    /// The age identity that the files of the repo are encrypted for.
+    pub identity: PathBuf,
+    /// The token for an HTTP API, where it is not in the environment or in the user's own file.
+    pub vault_token: Option<String>,
+}
+
+/// Without the token.
+impl std::fmt::Debug for SecretSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretSettings").field("repo", &self.repo).field("identity", &self.identity).finish()
+    }
+}
+
+/// What a source said.
+enum Answer {
+    Value(SecretValue),
+    NotThere,
+    TooLarge,
+}
+
+impl SecretSettings {
+    /// The values of these secrets, by name.
+    ///
+    /// # Errors
+    /// Every secret that has none.
+    pub fn values(
+        &self,
+        sources: &[SecretSource],
+        names: &BTreeSet<&str>,
+    ) -> Result<BTreeMap<String, SecretValue>, Vec<SecretError>> {
+        let queue = Mutex::new(names.iter().copied());
+        let done = Mutex::new((BTreeMap::new(), Vec::new()));
+        thread::scope(|scope| {
+            for _ in 0..ASKED.min(names.len()) {
+                scope.spawn(|| {
+                    while let Some(name) = locked(&queue).next() {
+                        let asked = self.value(sources, name);
+                        let (values, errors) = &mut *locked(&done);
+                        match asked {
+                            Ok(value) => drop(values.insert(name.to_owned(), value)),
+                            Err(error) => errors.push(error),
+                        }
+                    }
+                });
+            }
+        });
+        let (values, mut errors) = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        errors.sort_by_key(ToString::to_string);
+        if errors.is_empty() { Ok(values) } else { Err(errors) }
+    }
+
+    /// The value of one secret: that of the first source that has it.
+    ///
+    /// # Errors
+    /// [`SecretError`] names the secret, and the source that could not give it.
+    pub fn value(&self, sources: &[SecretSource], name: &str) -> Result<SecretValue, SecretError> {
+        let own: Vec<&SecretSource> =
+            sources.iter().filter(|source| name.starts_with(&source.prefix)).collect();
+        if own.is_empty() {
+            return Err(SecretError::NoSource(name.to_owned()));
+        }
+        for source in &own {
+            let failed = |error| SecretError::Source {
+                name: name.to_owned(),
+                source_name: source.name.clone(),
+                source: error,
+            };
+            match self.ask(source, name).map_err(failed)? {
+                Answer::Value(value) if value.len() > MAX_SECRET => {
+                    return Err(SecretError::TooLarge(name.to_owned()));
+                }
+                Answer::Value(value) => return Ok(value),
+                Answer::TooLarge => return Err(SecretError::TooLarge(name.to_owned())),
+                Answer::NotThere => {}
+            }
+        }
+        let asked = own.iter().map(|source| source.name.clone()).collect();
+        Err(SecretError::NotFound { name: name.to_owned(), asked })
+    }
+
+    fn ask(&self, source: &SecretSource, name: &str) -> Result<Answer, SourceError> {
+        let timeout = Duration::from_secs(source.timeout_secs.into());
+        match &source.kind {
+            SecretSourceKind::Age { folder, .. } => self.age_file(&age_path(&self.repo, folder, name)),
+            SecretSourceKind::Command(argv) => command(argv, name, timeout),
+            SecretSourceKind::Vault { url, path } => {
+                within(timeout, self.vault_request(url, path, name, timeout)?)
+            }
+        }
+    }
+
+    fn vault_request(
+        &self,
+        url: &str,
+        path: &str,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<DownloadRequest, SourceError> {
+        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".vault-token"));
+        let token = self.vault_token.clone().or_else(|| std::env::var("VAULT_TOKEN").ok());
+        let token = token.filter(|token| !token.is_empty());
+        let token = token.or_else(|| fs::read_to_string(home?).ok()).ok_or(SourceError::NoToken)?;
+        let mut headers = vec![("X-Vault-Token".to_owned(), token.trim().to_owned())];
+        headers
+            .extend(std::env::var("VAULT_NAMESPACE").ok().map(|name| ("X-Vault-Namespace".to_owned(), name)));
+        let (mount, below) = path.split_once('/').ok_or(SourceError::Form)?;
+        let roots = std::env::var_os("VAULT_CACERT").map_or_else(|| PathBuf::from(CA_FILE), PathBuf::from);
+        Ok(DownloadRequest {
+            url: format!("{url}/v1/{mount}/data/{below}/{name}"),
+            headers,
+            // An address of this machine needs none.
+            roots_pem: fs::read(roots).unwrap_or_default(),
+            max_size: MAX_ANSWER,
+            timeout,
+            proxies: ProxySettings::from_environment(),
+        })
+    }
+
+    fn age_file(&self, path: &Path) -> Result<Answer, SourceError> {
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Answer::NotThere),
+            Err(source) => return Err(SourceError::Read { path: path.to_owned(), source }),
+        };
+        let mut bytes = Vec::new();
+        let read = file.take(age::MAX_FILE as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|source| SourceError::Read { path: path.to_owned(), source })?;
+        let identities = self.identities()?.ok_or_else(|| SourceError::NoIdentity(self.identity.clone()))?;
+        match age::decrypt(&bytes, &identities, MAX_SECRET) {
+            Ok(value) => Ok(Answer::Value(value)),
+            Err(AgeError::TooLarge(_)) => Ok(Answer::TooLarge),
+            Err(source) => Err(SourceError::Age { path: path.to_owned(), source }),
+        }
+    }
+
+    /// The age identities; `None` when there is no file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn identities(&self) -> Result<Option<Vec<SealingKey>>, SourceError> {
+        let path = &self.identity;
+        let text = match fs::read_to_string(path) {
+            Ok(text) => Zeroizing::new(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(SourceError::Read { path: path.clone(), source }),
+        };
+        SealingKey::all_from_file(&text).map(Some).map_err(|_| SourceError::Identity(path.clone()))
+    }
+}
+
+/// The age file of a secret in a fleet repo.
+pub fn age_path(repo: &Path, folder: &str, name: &str) -> PathBuf {
+    repo.join(folder).join(format!("{name}.age"))
+}
+
+/// Runs a command with the secret's name as its last argument; what it prints is the value.
+fn command(argv: &[String], name: &str, timeout: Duration) -> Result<Answer, SourceError> {
+    let (program, args) = argv.split_first().ok_or(SourceError::Form)?;
+    let started = Command::new(program)
+        .args(args)
+        .arg(name)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // A group of its own, so that what it starts ends with it.
+        .process_group(0)
+        .spawn();
+    let mut child = started.map_err(|source| SourceError::Start { program: program.clone(), source })?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        // One byte more than a secret may have, in one piece: no copy of it is left behind.
+        let mut value = Zeroizing::new(Vec::with_capacity(MAX_SECRET + 2));
+        let read = match child.stdout.take() {
+            Some(stdout) => stdout.take(MAX_SECRET as u64 + 1).read_to_end(&mut value).map(drop),
+            None => Ok(()),
+        };
+        let ended = child.wait();
+        // Nobody waits any more where it took too long.
+        let _ = tell.send(read.and(ended).map(|status| (value, status)));
+    });
+    match told.recv_timeout(timeout) {
+        Ok(Ok((value, _))) if value.len() > MAX_SECRET => Ok(Answer::TooLarge),
+        Ok(Ok((value, status))) if status.success() => Ok(Answer::Value(value)),
+        Ok(Ok((_, status))) => Err(SourceError::Ended { program: program.clone(), status }),
+        Ok(Err(source)) => Err(SourceError::Start { program: program.clone(), source }),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            if let Some(group) = group {
+                // It may have ended just now.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            Err(SourceError::Hangs(timeout))
+        }
+    }
+}
+
+/// Fetches on a thread of its own, and goes on without it when its time is over.
+fn within(timeout: Duration, request: DownloadRequest) -> Result<Answer, SourceError> {
+    let (tell, told) = channel();
+    thread::spawn(move || drop(tell.send(fetch(request))));
+    told.recv_timeout(timeout).unwrap_or(Err(SourceError::Hangs(timeout)))
+}
+
+fn fetch(request: DownloadRequest) -> Result<Answer, SourceError> {
+    let timeout = request.timeout;
+    let mut download = match Download::open(request) {
+        Ok(download) => download,
+        Err(DownloadError::Status { status, .. }) if status.as_u16() == 404 => return Ok(Answer::NotThere),
+        Err(DownloadError::TooLarge { .. }) => return Ok(Answer::TooLarge),
+        Err(DownloadError::Timeout { .. }) => return Err(SourceError::Hangs(timeout)),
+        Err(error) => return Err(SourceError::Fetch(error)),
+    };
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_ANSWER as usize + 1));
+    let read = download.by_ref().take(MAX_ANSWER + 1).read_to_end(&mut bytes);
+    if read.is_err() {
+        return Err(SourceError::Hangs(timeout));
+    }
+    if bytes.len() as u64 > MAX_ANSWER {
+        return Ok(Answer::TooLarge);
+    }
+    vault_value(&bytes).map(Answer::Value).ok_or(SourceError::Form)
+}
+
+/// The value in the answer of a key-value engine, version 2.
+fn vault_value(bytes: &[u8]) -> Option<SecretValue> {
+    let answer: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    let fields = answer.get("data")?.get("data")?.as_object()?;
+    let value = fields.get("value").or_else(|| fields.values().next().filter(|_| fields.len() == 1))?;
+    Some(Zeroizing::new(value.as_str()?.as_bytes().to_vec()))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_a_value_or_one_field() {
+        let value =
+            |text: &str| vault_value(text.as_bytes()).map(|value| String::from_utf8(value.to_vec()).unwrap());
+        assert_eq!(value(r#"{"data":{"data":{"value":"a","b":"c"}}}"#), Some("a".into()));
+        assert_eq!(value(r#"{"data":{"data":{"password":"a"}}}"#), Some("a".into()));
+        for wrong in ["", "{}", r#"{"data":{"data":{"a":"b","c":"d"}}}"#, r#"{"data":{"data":{"value":1}}}"#]
+        {
+            assert_eq!(value(wrong), None, "{wrong}");
+        }
+    }
+}

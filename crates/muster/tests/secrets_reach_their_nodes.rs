@@ -1,0 +1,172 @@
+//! SEC-1, SEC-2, CFG-2: a secret of the fleet repo is sealed by a publish, opened at its nodes before anything is rendered,
+//! and blocks what is made of it, and no more, where nothing is sealed for the node.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+
+use test_support::programs::{Host, Prefix, Server, text, write};
+use test_support::wait::until_blocking as until;
+use trust::SealingKey;
+use trust::sealing::age;
+
+struct SecretFleet {
+    temp: tempfile::TempDir,
+    server: Server,
+    repo: PathBuf,
+}
+
+/// What a host prints of itself.
+fn recipient(host: &Host) -> String {
+    let printed = host.run(&["identity", "--json"]);
+    let identity: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    identity["recipient"].as_str().unwrap().to_owned()
+}
+
+impl SecretFleet {
+    fn new(nodes: &str, module: &str) -> SecretFleet {
+        let temp = tempfile::tempdir().unwrap();
+        let server = Server::new(temp.path(), &["127.0.0.1"], "127.0.0.1", &Prefix::new());
+        let repo = temp.path().join("repo");
+        write(
+            &repo.join("fleet.yaml"),
+            "format: 1\nname: e2e\nchannels:\n  fast: {contact: 1s, converge: 1s, jitter: 10%, freshness: 24h}\n\
+             defaults: {channel: fast}\nsecrets: {sources: {files: {age: secrets/}}}\n",
+        );
+        write(&repo.join("nodes.yaml"), nodes);
+        write(&repo.join("modules/app/module.yaml"), module);
+        SecretFleet { temp, server, repo }
+    }
+
+    /// As `muster secret set` does, for an identity beside the credentials.
+    fn set(&self, name: &str, value: &[u8]) {
+        let identity = SealingKey::from_secret(&[9; 32]).unwrap();
+        let file = self.server.dir.join("age.key");
+        if !file.exists() {
+            write(&file, &identity.to_file());
+        }
+        let seed = trust::SigningKey::from_seed(&[7; 32]).sign(value)[..32].try_into().unwrap();
+        let encrypted = age::encrypt(value, &[identity.public()], &seed).unwrap();
+        write(&self.repo.join(format!("secrets/{name}.age")), &age::armor(&encrypted));
+    }
+
+    fn repo(&self) -> &str {
+        self.repo.to_str().unwrap()
+    }
+
+    fn joined(&self, name: &str) -> Host {
+        let host = Host::new(self.temp.path(), name, &Prefix::new());
+        self.server.token(name, &host.token_file());
+        host.join();
+        host
+    }
+
+    fn trust(&self, host: &Host) {
+        self.server.ok(&["secret", "trust", &host.name, &recipient(host), "--repo", self.repo(), "--yes"]);
+    }
+}
+
+const MODULE: &str = "\
+params:
+  password: {type: secret, required: true}
+resources:
+  - file: /etc/plain
+    content: plain
+  - file: /etc/app.key
+    content: secret:app/key
+  - file: /etc/app.conf
+    template: app.conf.j2
+";
+
+#[test]
+fn it_is_opened_where_it_is_sealed_for_and_blocks_no_more_elsewhere() {
+    let nodes = "nodes:\n  - match: [web-1, web-2]\n    modules: [app]\n    vars: {app.password: secret:app/password}\n";
+    let mut fleet = SecretFleet::new(nodes, MODULE);
+    write(&fleet.repo.join("modules/app/templates/app.conf.j2"), "password={{ params.password|upper }}\n");
+    let _running = fleet.server.start();
+    let missing = fleet.server.muster(&["publish", "--repo", fleet.repo(), "--yes"]);
+    assert!(
+        text(&missing.stderr).contains("secret `app/key` is in none of files"),
+        "{}",
+        text(&missing.stderr)
+    );
+    fleet.set("app/key", b"-----BEGIN KEY-----\nplanted-key\n");
+    fleet.set("app/password", b"planted-word\n");
+    let (one, two) = (fleet.joined("web-1"), fleet.joined("web-2"));
+    fleet.trust(&one);
+    let published = fleet.server.muster(&["publish", "--repo", fleet.repo(), "--yes"]);
+    let said = text(&published.stderr);
+    assert!(published.status.success(), "{said}");
+    assert!(said.contains("no recipient key") && said.contains("web-2") && !said.contains("web-1"), "{said}");
+    let _agents = (one.start(), two.start());
+    // The file keeps the newline that the value ends with, the template does not.
+    one.until_read("/etc/app.key", "-----BEGIN KEY-----\nplanted-key\n");
+    one.until_read("/etc/app.conf", "password=PLANTED-WORD\n");
+    fleet.server.until_state("web-1", "converged");
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(one.path("/etc/app.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "a secret is its owner's alone where nothing else is declared");
+    // All else converges, and what is blocked says why.
+    two.until_read("/etc/plain", "plain");
+    fleet.server.until_state("web-2", "degraded");
+    let status = text(&two.run(&["status"]).stdout);
+    assert!(
+        status.contains("blocked: secret `app/key`") && status.contains("recipient key was not known"),
+        "{status}"
+    );
+    assert!(!two.path("/etc/app.key").exists() && !two.path("/etc/app.conf").exists());
+    // Once its key is trusted nothing is blocked.
+    fleet.trust(&two);
+    fleet.server.publish(&fleet.repo);
+    two.until_read("/etc/app.conf", "password=PLANTED-WORD\n");
+    fleet.server.until_state("web-2", "converged");
+    // Nothing changed: nothing is sealed anew.
+    let again = fleet.server.ok(&["publish", "--repo", fleet.repo(), "--yes"]);
+    assert!(again.contains("already holds this"), "{again}");
+    // Rotation applies what is made of the secret, and nothing else.
+    let before = std::fs::metadata(one.path("/etc/app.key")).unwrap().modified().unwrap();
+    fleet.set("app/password", b"rotated-word\n");
+    let differs = fleet.server.muster(&["diff", "--repo", fleet.repo()]);
+    let shown = text(&differs.stdout);
+    assert_eq!(differs.status.code(), Some(2), "{shown}{}", text(&differs.stderr));
+    assert!(shown.contains("secret app/password") && shown.contains("(secret)"), "{shown}");
+    assert!(!shown.contains("secret app/key") && !shown.contains("-word"), "{shown}");
+    fleet.server.publish(&fleet.repo);
+    one.until_read("/etc/app.conf", "password=ROTATED-WORD\n");
+    two.until_read("/etc/app.conf", "password=ROTATED-WORD\n");
+    assert_eq!(std::fs::metadata(one.path("/etc/app.key")).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn nodes_of_a_pattern_get_keys_of_their_own_and_each_secret_is_named() {
+    let nodes =
+        "nodes:\n  - match: [\"web-*\"]\n    modules: [app]\n    vars: {app.password: secret:app/password}\n";
+    let mut fleet = SecretFleet::new(nodes, MODULE);
+    write(&fleet.repo.join("modules/app/templates/app.conf.j2"), "password={{ params.password }}\n");
+    let _running = fleet.server.start();
+    fleet.set("app/key", &[0xff, 0xfe, 0]);
+    fleet.set("app/password", b"planted-word");
+    let one = fleet.joined("web-1");
+    fleet.trust(&one);
+    fleet.server.publish(&fleet.repo);
+    let _agent = one.start();
+    one.until_read("/etc/app.conf", "password=planted-word\n");
+    until("the bytes of a secret that is no text", || {
+        (std::fs::read(one.path("/etc/app.key")).ok()? == [0xff, 0xfe, 0]).then_some(())
+    });
+    let reach = fleet.server.json(&["secret", "reach", "app/key", "--repo", fleet.repo()]);
+    assert_eq!(reach["app/key"]["open"], serde_json::json!(["web-1"]), "{reach}");
+    assert_eq!(reach["app/key"]["patterns"], serde_json::json!(["web-*"]));
+    let listed = fleet.server.json(&["secret", "list", "--repo", fleet.repo()]);
+    assert_eq!((listed[0]["name"].as_str(), listed[0]["source"].as_str()), (Some("app/key"), Some("files")));
+    // One that is no text cannot stand in one, and one that is too long nowhere: nothing is published.
+    for (value, why) in
+        [(&[0xff][..], "is not UTF-8"), (&vec![b'x'; 10 << 20][..256 << 10], "more than 65536 bytes")]
+    {
+        fleet.set("app/password", value);
+        let refused = fleet.server.muster(&["publish", "--repo", fleet.repo(), "--yes"]);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("app/password") && said.contains(why), "{said}");
+    }
+}
