@@ -1,5 +1,7 @@
 //! SEC-2: age files are read and written as other programs of that format do, and what is wrong with one is named.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use trust::sealing::SealingKey;
 use trust::sealing::age::{AgeError, armor, decrypt, encrypt};
 

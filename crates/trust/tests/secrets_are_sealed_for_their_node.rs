@@ -1,5 +1,7 @@
 //! SEC-1: a secret is sealed once, wrapped for each of its nodes, and opened by those alone.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::collections::BTreeMap;
 
 use model::Hostname;

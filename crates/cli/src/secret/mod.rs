@@ -20,6 +20,7 @@ use crate::connect::Connect;
 use crate::credentials;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
+use crate::next_step;
 use crate::screen::Screen;
 pub use seal::{BlockedNodes, SecretPublisher};
 pub use source::{SecretError, SecretSettings, SourceError};
@@ -75,7 +76,7 @@ enum SecretVerb {
     Set(set::SetArgs),
     /// Give a secret another value
     #[command(after_help = ROTATE_AFTER)]
-    Rotate(set::RotateArgs),
+    Rotate(set::RotateSecretArgs),
     /// List the secrets that the fleet repo uses, and where they come from
     List,
     /// Show which nodes can open which secrets
@@ -164,6 +165,7 @@ impl UserError for SecretVerbError {
 /// When the repo has mistakes, or what is asked cannot be done.
 pub async fn run(args: &SecretArgs, screen: Screen) -> Result<Exit, Failure> {
     leave_no_core();
+    next_step::remember(args.connect.operator.as_deref());
     let settings = settings(args.repo.clone(), args.identity.as_deref(), args.connect.operator.as_deref());
     match &args.what {
         SecretVerb::Set(set) => set::set(set, &settings, screen),

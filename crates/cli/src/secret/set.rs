@@ -32,7 +32,7 @@ pub(super) struct SetArgs {
 
 /// Arguments of `muster secret rotate`.
 #[derive(Args, Debug)]
-pub(super) struct RotateArgs {
+pub(super) struct RotateSecretArgs {
     /// The secret: team/name
     name: String,
     /// A random value of 43 letters, digits, - and _, instead of standard input
@@ -55,7 +55,11 @@ pub(super) fn set(args: &SetArgs, settings: &SecretSettings, screen: Screen) -> 
     write(&args.name, settings, screen, |_| from_stdin())
 }
 
-pub(super) fn rotate(args: &RotateArgs, settings: &SecretSettings, screen: Screen) -> Result<Exit, Failure> {
+pub(super) fn rotate(
+    args: &RotateSecretArgs,
+    settings: &SecretSettings,
+    screen: Screen,
+) -> Result<Exit, Failure> {
     write(&args.name, settings, screen, |path| {
         if !path.exists() {
             return Err(SecretVerbError::NotThere(args.name.clone()));

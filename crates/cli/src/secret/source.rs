@@ -161,7 +161,7 @@ impl std::fmt::Debug for SecretSettings {
 }
 
 /// What a source said.
-enum Answer {
+enum SourceAnswer {
     Value(SecretValue),
     NotThere,
     TooLarge,
@@ -215,19 +215,19 @@ impl SecretSettings {
                 source: error,
             };
             match self.ask(source, name).map_err(failed)? {
-                Answer::Value(value) if value.len() > MAX_SECRET => {
+                SourceAnswer::Value(value) if value.len() > MAX_SECRET => {
                     return Err(SecretError::TooLarge(name.to_owned()));
                 }
-                Answer::Value(value) => return Ok(value),
-                Answer::TooLarge => return Err(SecretError::TooLarge(name.to_owned())),
-                Answer::NotThere => {}
+                SourceAnswer::Value(value) => return Ok(value),
+                SourceAnswer::TooLarge => return Err(SecretError::TooLarge(name.to_owned())),
+                SourceAnswer::NotThere => {}
             }
         }
         let asked = own.iter().map(|source| source.name.clone()).collect();
         Err(SecretError::NotFound { name: name.to_owned(), asked })
     }
 
-    fn ask(&self, source: &SecretSource, name: &str) -> Result<Answer, SourceError> {
+    fn ask(&self, source: &SecretSource, name: &str) -> Result<SourceAnswer, SourceError> {
         let timeout = Duration::from_secs(source.timeout_secs.into());
         match &source.kind {
             SecretSourceKind::Age { folder, .. } => self.age_file(&age_path(&self.repo, folder, name)),
@@ -265,10 +265,10 @@ impl SecretSettings {
         })
     }
 
-    fn age_file(&self, path: &Path) -> Result<Answer, SourceError> {
+    fn age_file(&self, path: &Path) -> Result<SourceAnswer, SourceError> {
         let file = match fs::File::open(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Answer::NotThere),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SourceAnswer::NotThere),
             Err(source) => return Err(SourceError::Read { path: path.to_owned(), source }),
         };
         let mut bytes = Vec::new();
@@ -276,8 +276,8 @@ impl SecretSettings {
         read.map_err(|source| SourceError::Read { path: path.to_owned(), source })?;
         let identities = self.identities()?.ok_or_else(|| SourceError::NoIdentity(self.identity.clone()))?;
         match age::decrypt(&bytes, &identities, MAX_SECRET) {
-            Ok(value) => Ok(Answer::Value(value)),
-            Err(AgeError::TooLarge(_)) => Ok(Answer::TooLarge),
+            Ok(value) => Ok(SourceAnswer::Value(value)),
+            Err(AgeError::TooLarge(_)) => Ok(SourceAnswer::TooLarge),
             Err(source) => Err(SourceError::Age { path: path.to_owned(), source }),
         }
     }
@@ -303,7 +303,7 @@ pub fn age_path(repo: &Path, folder: &str, name: &str) -> PathBuf {
 }
 
 /// Runs a command with the secret's name as its last argument; what it prints is the value.
-fn command(argv: &[String], name: &str, timeout: Duration) -> Result<Answer, SourceError> {
+fn command(argv: &[String], name: &str, timeout: Duration) -> Result<SourceAnswer, SourceError> {
     let (program, args) = argv.split_first().ok_or(SourceError::Form)?;
     let started = Command::new(program)
         .args(args)
@@ -328,8 +328,8 @@ fn command(argv: &[String], name: &str, timeout: Duration) -> Result<Answer, Sou
         let _ = tell.send(read.and(ended).map(|status| (value, status)));
     });
     match told.recv_timeout(timeout) {
-        Ok(Ok((value, _))) if value.len() > MAX_SECRET => Ok(Answer::TooLarge),
-        Ok(Ok((value, status))) if status.success() => Ok(Answer::Value(value)),
+        Ok(Ok((value, _))) if value.len() > MAX_SECRET => Ok(SourceAnswer::TooLarge),
+        Ok(Ok((value, status))) if status.success() => Ok(SourceAnswer::Value(value)),
         Ok(Ok((_, status))) => Err(SourceError::Ended { program: program.clone(), status }),
         Ok(Err(source)) => Err(SourceError::Start { program: program.clone(), source }),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
@@ -343,18 +343,20 @@ fn command(argv: &[String], name: &str, timeout: Duration) -> Result<Answer, Sou
 }
 
 /// Fetches on a thread of its own, and goes on without it when its time is over.
-fn within(timeout: Duration, request: DownloadRequest) -> Result<Answer, SourceError> {
+fn within(timeout: Duration, request: DownloadRequest) -> Result<SourceAnswer, SourceError> {
     let (tell, told) = channel();
     thread::spawn(move || drop(tell.send(fetch(request))));
     told.recv_timeout(timeout).unwrap_or(Err(SourceError::Hangs(timeout)))
 }
 
-fn fetch(request: DownloadRequest) -> Result<Answer, SourceError> {
+fn fetch(request: DownloadRequest) -> Result<SourceAnswer, SourceError> {
     let timeout = request.timeout;
     let mut download = match Download::open(request) {
         Ok(download) => download,
-        Err(DownloadError::Status { status, .. }) if status.as_u16() == 404 => return Ok(Answer::NotThere),
-        Err(DownloadError::TooLarge { .. }) => return Ok(Answer::TooLarge),
+        Err(DownloadError::Status { status, .. }) if status.as_u16() == 404 => {
+            return Ok(SourceAnswer::NotThere);
+        }
+        Err(DownloadError::TooLarge { .. }) => return Ok(SourceAnswer::TooLarge),
         Err(DownloadError::Timeout { .. }) => return Err(SourceError::Hangs(timeout)),
         Err(error) => return Err(SourceError::Fetch(error)),
     };
@@ -364,9 +366,9 @@ fn fetch(request: DownloadRequest) -> Result<Answer, SourceError> {
         return Err(SourceError::Hangs(timeout));
     }
     if bytes.len() as u64 > MAX_ANSWER {
-        return Ok(Answer::TooLarge);
+        return Ok(SourceAnswer::TooLarge);
     }
-    vault_value(&bytes).map(Answer::Value).ok_or(SourceError::Form)
+    vault_value(&bytes).map(SourceAnswer::Value).ok_or(SourceError::Form)
 }
 
 /// The value in the answer of a key-value engine, version 2.

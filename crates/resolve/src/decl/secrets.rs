@@ -160,11 +160,13 @@ fn recipient_list(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<RecipientKe
 }
 
 fn key(reading: &mut Reading<'_>, text: &str, at: At) -> Option<RecipientKey> {
-    text.parse()
-        .map_err(|error: trust::sealing::ParseRecipientError| {
-            drop(reading.error("E017", at, error.to_string()))
-        })
-        .ok()
+    match text.parse::<RecipientKey>() {
+        Ok(key) => Some(key),
+        Err(error) => {
+            reading.error("E017", at, error.to_string());
+            None
+        }
+    }
 }
 
 /// Reads `recipients.yaml`: hostnames with the sealing keys that the hosts print.

@@ -32,9 +32,9 @@ pub struct SecretNeeds {
 /// What a module uses.
 #[derive(Debug, Default)]
 struct ModuleUses {
-    own: Uses,
+    own: SecretUses,
     /// Of the defaults of params, by full name: they count where nothing sets the param.
-    defaults: BTreeMap<String, Uses>,
+    defaults: BTreeMap<String, SecretUses>,
     /// Params that stand as the whole content of files, and nowhere else.
     whole_params: BTreeSet<String>,
     text_params: BTreeSet<String>,
@@ -42,7 +42,7 @@ struct ModuleUses {
 
 /// Secrets by name, with whether they stand in a text.
 #[derive(Clone, Debug, Default)]
-struct Uses(BTreeMap<String, bool>);
+struct SecretUses(BTreeMap<String, bool>);
 
 impl SecretNeeds {
     /// Those of a fleet.
@@ -89,7 +89,7 @@ impl SecretNeeds {
         spec.modules.iter().filter_map(|name| Some((name, self.modules.get(&**name)?)))
     }
 
-    fn uses(&self, spec: &NodeSpec) -> Vec<(String, Uses)> {
+    fn uses(&self, spec: &NodeSpec) -> Vec<(String, SecretUses)> {
         // Whoever wrote the bytes, they are this crate's.
         let params = spec.read_params().unwrap_or_default();
         let mut all = Vec::new();
@@ -102,7 +102,7 @@ impl SecretNeeds {
             }
             for (param, value) in own_vars(&params, name) {
                 let whole = module.whole_params.contains(param) && !module.text_params.contains(param);
-                let mut of_var = Uses::default();
+                let mut of_var = SecretUses::default();
                 of_var.value(value);
                 match lone_secret(value) {
                     Some(secret) if whole => drop(uses.0.entry(secret).or_insert(false)),
@@ -141,7 +141,7 @@ impl ModuleUses {
         }
         for (name, decl) in &module.params {
             let Some(default) = &decl.default else { continue };
-            let mut uses = Uses::default();
+            let mut uses = SecretUses::default();
             match lone_secret(default) {
                 Some(secret) if found.whole_params.contains(name) && !found.text_params.contains(name) => {
                     uses.0.insert(secret, false);
@@ -196,8 +196,8 @@ fn param_of(path: &[String]) -> Option<String> {
     }
 }
 
-impl Uses {
-    fn add(&mut self, other: &Uses) {
+impl SecretUses {
+    fn add(&mut self, other: &SecretUses) {
         for (name, in_text) in &other.0 {
             *self.0.entry(name.clone()).or_default() |= in_text;
         }
