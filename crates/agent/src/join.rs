@@ -3,13 +3,15 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
-use net::ServerUrl;
 use net::client::{Client, ClientError};
+use net::proxy::{ParseProxyError, ProxySettings};
+use net::{Destination, ProxyUrl, ServerUrl};
 use trust::PublicKey;
 use trust::token::{self, Claims, TokenError};
 use wire::Problem;
@@ -20,6 +22,7 @@ use wire::route;
 
 use crate::identity::{self, KeyError, Membership};
 use crate::membership::is_of_key;
+use crate::render::chain;
 use crate::session::{refusal, unpack};
 use crate::state::{StateDir, StateError};
 
@@ -41,6 +44,34 @@ pub struct JoinRequest {
     pub root: Option<PathBuf>,
     /// Commands may run under that root.
     pub allow_exec: bool,
+    /// The way to the control plane.
+    pub proxy: JoinProxy,
+}
+
+/// Which proxy leads to the control planes of the token.
+#[derive(Clone, Debug)]
+pub enum JoinProxy {
+    /// That of the membership where the host has one; else that of the environment, unless it excepts all of them.
+    Found(ProxySettings),
+    /// This one, or none.
+    Chosen(Option<Arc<ProxyUrl>>),
+}
+
+impl JoinProxy {
+    /// `kept`: the proxy of the membership, where there is one.
+    fn choose(
+        self,
+        kept: Option<Option<Arc<ProxyUrl>>>,
+        servers: &[ServerUrl],
+    ) -> Result<Option<Arc<ProxyUrl>>, ParseProxyError> {
+        match (self, kept) {
+            (JoinProxy::Chosen(proxy), _) | (JoinProxy::Found(_), Some(proxy)) => Ok(proxy),
+            (JoinProxy::Found(settings), None) => {
+                let excepted = servers.iter().all(|url| settings.excepts(url.host()));
+                settings.https.filter(|_| !excepted).transpose().map(|proxy| proxy.map(Arc::new))
+            }
+        }
+    }
 }
 
 /// Why joining failed. The token is not burned by any of these, except that a reply may
@@ -50,6 +81,9 @@ pub enum JoinError {
     /// The token cannot be read.
     #[error("the token cannot be used")]
     Token(#[from] TokenError),
+    /// The environment names a proxy that cannot be used.
+    #[error("the proxy of this environment (https_proxy) cannot be used")]
+    Proxy(#[from] ParseProxyError),
     /// The token names no server.
     #[error("the token names no control plane's URL that can be read")]
     NoServer,
@@ -106,6 +140,7 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
         tracing::warn!(aside = %aside.display(), "state of an earlier version was set aside");
     }
     let known = dir.membership()?;
+    let kept_proxy = known.as_ref().map(|known| known.proxy.clone());
     // In its own fleet a token may name a newer trust document, as after a root key that was lost (IDN-8).
     if let Some(known) = known.filter(|known| known.trust.fleet != claims.fleet) {
         let (fleet, hostname) = (known.trust.fleet.to_string(), known.hostname.to_string());
@@ -117,13 +152,16 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let csr_pem = net::issue::node_request(&key, &claims.hostname)
         .map_err(|error| JoinError::Request(error.to_string()))?;
     let message = EnrollRequest { token: request.token.trim().to_owned(), hostname, csr_pem };
-    let (answer, servers) = enroll(&claims, &message).await?;
+    let servers: Vec<ServerUrl> = claims.servers.iter().filter_map(|url| url.parse().ok()).collect();
+    let proxy = request.proxy.choose(kept_proxy, &servers)?;
+    let answer = enroll(&claims, &message, &servers, proxy.as_ref()).await?;
     check(&claims, &answer, &key.public())?;
     let membership = Membership {
         node_id: answer.node_id,
         hostname: claims.hostname,
         servers,
         tls_termination: claims.tls_termination,
+        proxy,
         ca_pem: answer.ca_pem,
         cert_pem: answer.cert_pem,
         trust: answer.trust,
@@ -141,15 +179,18 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
 async fn enroll(
     claims: &Claims,
     message: &EnrollRequest,
-) -> Result<(EnrollAnswer, Vec<ServerUrl>), JoinError> {
-    let servers: Vec<ServerUrl> = claims.servers.iter().filter_map(|url| url.parse().ok()).collect();
+    servers: &[ServerUrl],
+    proxy: Option<&Arc<ProxyUrl>>,
+) -> Result<EnrollAnswer, JoinError> {
     let tls = net::tls::client_pinned(claims.ca, claims.tls_termination)
         .map_err(|error| JoinError::Request(error.to_string()))?;
     let mut last = JoinError::NoServer;
-    for url in &servers {
-        let mut client = match Client::dial(url, tls.clone()).await {
+    for url in servers {
+        let to = Destination { url: url.clone(), proxy: proxy.cloned() };
+        let mut client = match Client::dial(to, tls.clone()).await {
             Ok(client) => client,
             Err(error) => {
+                tracing::info!(%url, error = %chain(&error), "this control plane is not reached");
                 last = error.into();
                 continue;
             }
@@ -163,8 +204,10 @@ async fn enroll(
         match client.call(request, MAX_ANSWER, TIMEOUT).await {
             Err(error) => last = error.into(),
             Ok(response) => match refusal(&response) {
+                // It is up, and takes nothing from anybody now: another one may.
+                Some(problem) if problem.status >= 500 => last = JoinError::Refused(Box::new(problem)),
                 Some(problem) => return Err(JoinError::Refused(Box::new(problem))),
-                None => return Ok((body::decode(&unpack(response, MAX_ANSWER)?)?, servers)),
+                None => return Ok(body::decode(&unpack(response, MAX_ANSWER)?)?),
             },
         }
     }

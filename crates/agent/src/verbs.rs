@@ -1,9 +1,10 @@
 //! The agent's verbs, as people type them.
 
+mod executor;
 mod local;
+mod proxy;
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use trust::token::KeySource;
 use crate::daemon::DaemonEnd;
 use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
 use crate::invocation::{command, start_daemon};
-use crate::join::{self, JoinError, JoinRequest};
+use crate::join::{self, JoinError, JoinProxy, JoinRequest};
 use crate::local::client::{LocalClient, LocalClientError};
-use crate::local::messages::{FileRestoreRequest, RunLimit};
+use crate::local::messages::{ContactProblem, FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
@@ -143,7 +144,7 @@ Examples:
 
 const DOCTOR_AFTER: &str = "\
 Looks at the daemon and its unit, the state directory and its disk, the clock, the certificate,
-and the way to each control plane: name, TCP, TLS. Each line that is not ok says what to do.
+and the way to each control plane: proxy, name, TCP, TLS. Each line that is not ok says what to do.
 Changes nothing. Ends with 1 when something fails.
 
 Examples:
@@ -173,7 +174,12 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
         /// The hostname to enroll as [default: the token's]
         #[arg(long)]
         hostname: Option<String>,
+        #[command(flatten)]
+        proxy: proxy::JoinProxyArgs,
     },
+    /// Show or set the proxy that leads to the control plane
+    #[command(after_help = proxy::PROXY_AFTER)]
+    Proxy(proxy::SetProxyArgs),
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
     #[command(after_help = DAEMON_AFTER)]
     Daemon,
@@ -346,9 +352,10 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     let options = cli.options.absolute()?;
     invocation::remember(&options);
     match cli.verb {
-        AgentVerb::Join { token, token_file, hostname } => {
-            joined(&options, token, token_file, hostname, cli.json)
+        AgentVerb::Join { token, token_file, hostname, proxy } => {
+            joined(&options, token, token_file, hostname, proxy.asked()?, cli.json)
         }
+        AgentVerb::Proxy(asked) => proxy::proxy(&options, asked, cli.json),
         AgentVerb::Daemon => {
             let machine = Machine::open(&options).map_err(|error| second_daemon(&options, error))?;
             match daemon::run(machine)? {
@@ -381,7 +388,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         }
         AgentVerb::Fingerprint { .. } => fingerprint(&options, KeySource::Own),
         AgentVerb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
-            executor_test(&options, &script, Duration::from_secs(timeout))
+            executor::executor_test(&options, &script, Duration::from_secs(timeout))
         }
     }
 }
@@ -391,6 +398,7 @@ fn joined(
     token: Option<String>,
     token_file: Option<PathBuf>,
     hostname: Option<String>,
+    proxy: JoinProxy,
     json: bool,
 ) -> Result<ExitCode, VerbFailure> {
     // ENR-6: flag, file, environment, in this order.
@@ -403,11 +411,12 @@ fn joined(
         (None, None) => (std::env::var("MUSTER_TOKEN").map_err(|_| NoToken)?, None),
     };
     let (root, allow_exec) = (options.root.clone(), options.allow_exec);
-    let asked = JoinRequest { token, token_file, hostname, root, allow_exec };
+    let asked = JoinRequest { token, token_file, hostname, root, allow_exec, proxy };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let membership = runtime.block_on(join::join(asked, &options.state_dir()))?;
     let view = serde_json::json!({
         "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
+        "proxy": membership.proxy.as_ref().map(ToString::to_string),
     });
     let next = match (nudged(options), service::runs(options)) {
         (true, _) => format!("the daemon that runs here takes it up now: {}", command("status")),
@@ -415,7 +424,8 @@ fn joined(
         (false, false) => format!("next: {}", command("daemon")),
     };
     let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
-    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
+    let through = membership.proxy.as_ref().map(|proxy| format!(", through {proxy}")).unwrap_or_default();
+    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id}){through}\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -466,42 +476,6 @@ fn fingerprint(options: &MachineOptions, source: KeySource) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-fn executor_test(
-    machine: &MachineOptions,
-    script: &Path,
-    timeout: Duration,
-) -> Result<ExitCode, VerbFailure> {
-    /// The longest request read from stdin, in bytes.
-    const MAX_REQUEST: u64 = 1024 * 1024;
-    let mut request = Vec::new();
-    std::io::stdin().take(MAX_REQUEST).read_to_end(&mut request)?;
-    if request.trim_ascii().is_empty() {
-        request = br#"{"name":"test","state":"present","params":{}}"#.to_vec();
-    }
-    let options = host::HostOptions { allow_exec: machine.allow_exec, ..host::HostOptions::default() };
-    let host = host::Host::open(&machine.root_dir(), options)?;
-    let tested = providers::custom::test_script(&host, script, &request, timeout)?;
-    if !tested.stderr.is_empty() {
-        eprintln!("{}", tested.stderr.trim_end());
-    }
-    let millis = tested.duration.as_millis();
-    print(&format!("sha256 {}\ntook {millis} ms\n", tested.digest));
-    match tested.reply {
-        Ok(reply) if reply.error.is_empty() => {
-            print(&format!("changed: {}\n", reply.changed));
-            Ok(ExitCode::SUCCESS)
-        }
-        Ok(reply) => {
-            print(&format!("failed, as the script says: {}\n", reply.error));
-            Ok(ExitCode::from(exit::SOME_FAILED))
-        }
-        Err(why) => {
-            print(&format!("not a valid answer: {why}\nit printed: {}\n", tested.stdout.trim_end()));
-            Ok(ExitCode::from(exit::ERROR))
-        }
-    }
-}
-
 /// Prints a result: as JSON, or else as text.
 fn show(json: bool, result: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), VerbFailure> {
     print(&if json { serde_json::to_string(result)? + "\n" } else { text() });
@@ -517,6 +491,14 @@ fn print(text: &str) {
 fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(JoinError::Refused(problem)) = error.downcast_ref() {
         return problem.help.clone();
+    }
+    if let Some(JoinError::Proxy(_)) = error.downcast_ref() {
+        return Some("give another one, or none: the same with --proxy URL, --proxy-file FILE or --proxy none".to_owned());
+    }
+    if let Some(JoinError::Reach(error)) = error.downcast_ref()
+        && let Some(next) = ContactProblem::of_dial(error).on_the_way("the same with --proxy-file FILE")
+    {
+        return Some(next);
     }
     if let Some(JoinError::Reach(_) | JoinError::NoServer) = error.downcast_ref() {
         return Some("check the address and port in the token's URL, and this host's firewall".to_owned());
