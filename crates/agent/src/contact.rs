@@ -33,9 +33,8 @@ impl ContactFailure {
             CallError::Reach(ClientError::Handshake { .. } | ClientError::Exchange { .. }) if ended => {
                 ContactProblem::CertificateExpired
             }
-            CallError::Reach(ClientError::ServerCertificateEnded { .. }) => ContactProblem::ClockAhead,
-            CallError::Reach(ClientError::CertificateRevoked { .. }) => ContactProblem::Revoked,
-            CallError::Reach(_) | CallError::Answer(_) | CallError::Request(_) => ContactProblem::Unreachable,
+            CallError::Reach(error) => ContactProblem::of_dial(error),
+            CallError::Answer(_) | CallError::Request(_) => ContactProblem::Unreachable,
             CallError::Refused(problem) if problem.code == Code::UnknownNode.as_str() => {
                 ContactProblem::UnknownNode
             }

@@ -73,8 +73,13 @@ impl TransportDialer {
     }
 
     async fn http1(&self) -> Result<Http1, TransportError> {
-        Http1::dial(&self.session.url(), &self.session.tls()).await.map_err(|error| match error {
-            ClientError::Dial { .. } | ClientError::Name(_) => CallError::from(error).into(),
+        let dialled = Http1::dial(self.session.destination(), &self.session.tls()).await;
+        dialled.map_err(|error| match error {
+            // Nothing is reached, by whatever transport.
+            ClientError::Dial { .. }
+            | ClientError::Name(_)
+            | ClientError::UnknownName { .. }
+            | ClientError::Proxy { .. } => CallError::from(error).into(),
             other => other.into(),
         })
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
 use model::text::beginning;
+use net::Destination;
 use net::client::Client;
 use wire::body::{self, JSON};
 use wire::enroll::{BootstrapFailure, BootstrapReport, EnrollRequest, MAX_REPORT_MESSAGE};
@@ -59,7 +60,8 @@ async fn told_to_one(terms: &JoinTerms, report: &BootstrapReport) -> bool {
     let Ok(tls) = net::tls::client_pinned(terms.ca, terms.tls_termination) else { return false };
     let Ok(bytes) = body::encode(report) else { return false };
     for url in &terms.servers {
-        let Ok(mut client) = Client::dial(url, tls.clone()).await else { continue };
+        let to = Destination { url: url.clone(), proxy: terms.proxy.clone() };
+        let Ok(mut client) = Client::dial(to, tls.clone()).await else { continue };
         let request = Request::post(format!("https://{}{}", url.authority(), route::BOOTSTRAP_REPORT))
             .header(PROTOCOL_HEADER, PROTOCOL)
             .header(AGENT_VERSION_HEADER, env!("CARGO_PKG_VERSION"))

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::{Hostname, NodeId};
-use net::ServerUrl;
+use net::{ProxyUrl, ServerUrl};
 use serde::{Deserialize, Serialize};
 use spool::atomic::{Existing, WholeFile};
 use spool::{Disk, SpoolError};
@@ -37,6 +37,9 @@ pub struct Membership {
     /// Who ends the TLS sessions with them.
     #[serde(default, skip_serializing_if = "TlsTermination::is_control_plane")]
     pub tls_termination: TlsTermination,
+    /// The proxy that leads to them, with user and password: the file is its owner's alone (WIR-7).
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "kept_proxy")]
+    pub proxy: Option<Arc<ProxyUrl>>,
     /// The CA that servers are under.
     pub ca_pem: String,
     /// The node's certificate.
@@ -51,6 +54,31 @@ pub struct Membership {
     /// Commands may run under that root.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_exec: bool,
+}
+
+/// A proxy as the membership holds it, the only place where its password is written.
+mod kept_proxy {
+    use std::sync::Arc;
+
+    use net::ProxyUrl;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use zeroize::Zeroizing;
+
+    pub(super) fn serialize<S: Serializer>(
+        proxy: &Option<Arc<ProxyUrl>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let exposed = proxy.as_ref().map(|proxy| proxy.expose());
+        exposed.as_ref().map(|url| url.as_str()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<ProxyUrl>>, D::Error> {
+        let url = Option::<String>::deserialize(deserializer)?.map(Zeroizing::new);
+        url.map(|url| url.parse().map(Arc::new).map_err(D::Error::custom)).transpose()
+    }
 }
 
 /// Why the key cannot be used.

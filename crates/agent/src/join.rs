@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,8 +12,9 @@ use http::{Request, header};
 use http_body_util::Full;
 use model::id::ParseIdError;
 use model::{Digest, FleetId, Hostname};
-use net::ServerUrl;
 use net::client::{Client, ClientError};
+use net::proxy::{ParseProxyError, ProxySettings};
+use net::{Destination, ProxyUrl, ServerUrl};
 use node::joining::{JoinDelay, JoinPatience};
 use trust::token::{self, KeySource, TlsTermination, TokenError};
 use trust::{PublicKey, group_token};
@@ -25,6 +27,7 @@ use crate::clock::now;
 use crate::failed_join;
 use crate::identity::{self, KeyError, Membership};
 use crate::membership::is_of_key;
+use crate::render::chain;
 use crate::session::{refusal, unpack};
 use crate::state::{StateDir, StateError};
 
@@ -76,6 +79,34 @@ pub struct JoinRequest {
     pub allow_exec: bool,
     /// How long it waits to be approved, or for its turn.
     pub patience: Duration,
+    /// The way to the control plane.
+    pub proxy: JoinProxy,
+}
+
+/// Which proxy leads to the control planes of the token.
+#[derive(Clone, Debug)]
+pub enum JoinProxy {
+    /// That of the membership where the host has one; else that of the environment, unless it excepts all of them.
+    Found(ProxySettings),
+    /// This one, or none.
+    Chosen(Option<Arc<ProxyUrl>>),
+}
+
+impl JoinProxy {
+    /// `kept`: the proxy of the membership, where there is one.
+    fn choose(
+        self,
+        kept: Option<Option<Arc<ProxyUrl>>>,
+        servers: &[ServerUrl],
+    ) -> Result<Option<Arc<ProxyUrl>>, ParseProxyError> {
+        match (self, kept) {
+            (JoinProxy::Chosen(proxy), _) | (JoinProxy::Found(_), Some(proxy)) => Ok(proxy),
+            (JoinProxy::Found(settings), None) => {
+                let excepted = servers.iter().all(|url| settings.excepts(url.host()));
+                settings.https.filter(|_| !excepted).transpose().map(|proxy| proxy.map(Arc::new))
+            }
+        }
+    }
 }
 
 /// What is known of the fleet before anything was said.
@@ -86,6 +117,8 @@ pub(crate) struct JoinTerms {
     /// The host that the token is for alone.
     pub(crate) hostname: Option<Hostname>,
     pub(crate) servers: Vec<ServerUrl>,
+    /// The proxy whose tunnel leads there, once it is chosen.
+    pub(crate) proxy: Option<Arc<ProxyUrl>>,
     pub(crate) tls_termination: TlsTermination,
     pub(crate) ca: Digest,
     trust: Option<Digest>,
@@ -101,6 +134,7 @@ impl JoinTerms {
                 JoinTerms {
                     token: Some(token.trim().to_owned()),
                     servers: read(&claims.servers),
+                    proxy: None,
                     fleet: Some(claims.fleet),
                     hostname: None,
                     tls_termination: TlsTermination::ControlPlane,
@@ -114,6 +148,7 @@ impl JoinTerms {
                 JoinTerms {
                     token: Some(token.trim().to_owned()),
                     servers: read(&claims.servers),
+                    proxy: None,
                     fleet: Some(claims.fleet),
                     hostname: Some(claims.hostname),
                     tls_termination: claims.tls_termination,
@@ -125,6 +160,7 @@ impl JoinTerms {
             JoinBy::Key(KeyJoin { server, ca, trust, key }) => JoinTerms {
                 token: None,
                 fleet: None,
+                proxy: None,
                 hostname: None,
                 servers: vec![server.clone()],
                 tls_termination: TlsTermination::ControlPlane,
@@ -163,6 +199,9 @@ pub enum JoinError {
     /// The host's name cannot be one of a node.
     #[error("this host's name cannot be a node's; name it with --hostname")]
     Hostname(#[source] ParseIdError),
+    /// The environment names a proxy that cannot be used.
+    #[error("the proxy of this environment (https_proxy) cannot be used")]
+    Proxy(#[from] ParseProxyError),
     /// The token names no server.
     #[error("the token names no control plane's URL that can be read")]
     NoServer,
@@ -214,12 +253,13 @@ pub enum JoinError {
 /// # Errors
 /// [`JoinError`] says what failed.
 pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, JoinError> {
-    let terms = JoinTerms::of(&request.by)?;
+    let mut terms = JoinTerms::of(&request.by)?;
     let dir = StateDir::create(state)?;
     if let Some(aside) = dir.set_aside_earlier()? {
         tracing::warn!(aside = %aside.display(), "state of an earlier version was set aside");
     }
     let known = dir.membership()?;
+    let kept_proxy = known.as_ref().map(|known| known.proxy.clone());
     // In its own fleet a token may name a newer trust document, as after a root key that was lost (IDN-8).
     if let Some(known) = known.filter(|known| terms.fleet.as_ref() != Some(&known.trust.fleet)) {
         let (fleet, hostname) = (known.trust.fleet.to_string(), known.hostname.to_string());
@@ -233,6 +273,7 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let csr_pem =
         net::issue::node_request(&key, &hostname).map_err(|error| JoinError::Request(error.to_string()))?;
     let message = EnrollRequest { token: terms.token.clone(), hostname: asked, csr_pem };
+    terms.proxy = request.proxy.choose(kept_proxy, &terms.servers)?;
     let admitted = admitted(&terms, &message, &key.public(), request.patience).await;
     let checked = admitted.and_then(|answer| check(&terms, &answer, &key.public()).map(|()| answer));
     let answer = match checked {
@@ -247,6 +288,7 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
         hostname,
         servers: terms.servers,
         tls_termination: terms.tls_termination,
+        proxy: terms.proxy,
         ca_pem: answer.ca_pem,
         cert_pem: answer.cert_pem,
         trust: answer.trust,
@@ -313,9 +355,11 @@ async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<EnrollAnsw
         .map_err(|error| JoinError::Request(error.to_string()))?;
     let mut last = JoinError::NoServer;
     for url in &terms.servers {
-        let mut client = match Client::dial(url, tls.clone()).await {
+        let to = Destination { url: url.clone(), proxy: terms.proxy.clone() };
+        let mut client = match Client::dial(to, tls.clone()).await {
             Ok(client) => client,
             Err(error) => {
+                tracing::info!(%url, error = %chain(&error), "this control plane is not reached");
                 last = error.into();
                 continue;
             }
@@ -329,6 +373,8 @@ async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<EnrollAnsw
         match client.call(request, MAX_ANSWER, TIMEOUT).await {
             Err(error) => last = error.into(),
             Ok(response) => match refusal(&response) {
+                // It is up, and takes nothing from anybody now: another one may.
+                Some(problem) if problem.status >= 500 => last = JoinError::Refused(Box::new(problem)),
                 Some(problem) => return Err(JoinError::Refused(Box::new(problem))),
                 None => return Ok(body::decode(&unpack(response, MAX_ANSWER)?)?),
             },

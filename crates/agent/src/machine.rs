@@ -12,7 +12,7 @@ use trust::SigningKey;
 use crate::clock::BUILT;
 use crate::identity::{self, KeyError, Membership};
 use crate::membership;
-use crate::session::{NodeSession, SessionCredentials, Signer};
+use crate::session::{NodeSession, Signer};
 use crate::state::{Durable, StateDir, StateError};
 
 /// Where the state is, unless an option names another directory.
@@ -147,10 +147,10 @@ impl Machine {
     /// When the certificate cannot be used.
     pub fn session(&self, key: &Arc<SigningKey>) -> Result<NodeSession, OpenMachineError> {
         let member = &self.membership;
-        let SessionCredentials { urls, tls } = membership::credentials(member, key)?;
+        let credentials = membership::credentials(member, key)?;
         let fleet = member.trust.fleet.clone();
         let signer = Signer::new(fleet, member.node_id.clone(), key.clone(), member.tls_termination);
-        Ok(NodeSession::new(urls, tls, signer))
+        Ok(NodeSession::new(credentials, signer))
     }
 
     /// What the node's step starts from, with a seed for its waits.

@@ -40,8 +40,9 @@ pub enum TakeUpError {
         restart_daemon()
     )]
     Other,
-    /// `join` wrote other control planes, another CA or another trust document than are used: they are taken up first.
-    #[error("this host was joined anew meanwhile: what that wrote is taken up first")]
+    /// `join` wrote other control planes, another CA or another trust document than are used, or `proxy` another proxy:
+    /// they are taken up first.
+    #[error("this host was joined anew or given another proxy meanwhile: what that wrote is taken up first")]
     JoinedAnew,
     /// The control plane's answer is not what was asked for.
     #[error("the control plane's answer is not what was asked for: {0}")]
@@ -60,7 +61,7 @@ pub struct TakenUp {
 pub struct MembershipChange {
     /// What sessions are opened with, where that changed.
     pub session: Option<TakenUp>,
-    /// The control planes or their CA are others: what is open leads to the ones before.
+    /// The control planes, the proxy or the CA are others: what is open leads the way before.
     pub moved: bool,
     /// The trust document of the token, where it is another one (IDN-8).
     pub pinned: Option<TrustDocument>,
@@ -147,7 +148,7 @@ impl MembershipFile {
     pub fn without_certificate(&self) -> Result<SessionCredentials, TlsError> {
         let used = self.used();
         let tls = tls::client_pinned(tls::digest(&used.ca_pem)?, TlsTermination::ControlPlane)?;
-        Ok(SessionCredentials { urls: used.servers.clone(), tls })
+        Ok(SessionCredentials { urls: used.servers.clone(), proxy: used.proxy.clone(), tls })
     }
 
     /// Makes a certificate durable that was renewed, in place of the one before. From the storage thread.
@@ -247,9 +248,9 @@ impl MembershipFile {
     }
 }
 
-/// Sessions are opened elsewhere, or with another that certifies them.
+/// Sessions are opened elsewhere, by another way, or with another that certifies them.
 fn has_moved(found: &Membership, used: &Membership) -> bool {
-    found.servers != used.servers || found.ca_pem != used.ca_pem
+    found.servers != used.servers || found.proxy != used.proxy || found.ca_pem != used.ca_pem
 }
 
 fn taken_up(member: &Membership, key: &Arc<SigningKey>) -> Result<TakenUp, TlsError> {
@@ -278,5 +279,5 @@ pub fn credentials(member: &Membership, key: &Arc<SigningKey>) -> Result<Session
         TlsTermination::ControlPlane => tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(key))?,
         TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?, TlsTermination::Proxy)?,
     };
-    Ok(SessionCredentials { urls: member.servers.clone(), tls })
+    Ok(SessionCredentials { urls: member.servers.clone(), proxy: member.proxy.clone(), tls })
 }

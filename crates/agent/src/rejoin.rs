@@ -1,8 +1,8 @@
-//! [`RejoinFollower`]: takes up what `join` writes beside a daemon that runs (ENR-7, IDN-8).
+//! [`RejoinFollower`]: takes up what `join` and `proxy` write beside a daemon that runs (ENR-7, IDN-8, WIR-7).
 //!
 //! ```text
 //! before a check-in, after a renewal that met it --> MembershipFile::written
-//!   certificate, servers, CA -> sessions;  servers, CA -> the open link ends;  trust document -> node
+//!   certificate, servers, proxy, CA -> sessions;  servers, proxy, CA -> the open link ends;  trust document -> node
 //! ```
 //!
 //! Invariant: a disk that does not answer holds up one look, and no check-in for longer than [`LOOK_WITHIN`].
@@ -29,7 +29,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(2);
 pub enum SessionPlace {
     /// Where they led before.
     Same,
-    /// To other control planes, or under another CA.
+    /// To other control planes, through another proxy, or under another CA.
     Moved,
 }
 
@@ -89,7 +89,14 @@ impl RejoinFollower {
             self.daemon.send(DaemonEvent::Input(NodeInput::TrustPinned(Box::new(document)))).await;
         }
         if let Some(TakenUp { credentials, validity }) = session {
-            tracing::info!(moved, "a new certificate is taken up");
+            let proxy = &credentials.proxy;
+            match *proxy == self.session.destination().proxy {
+                true => tracing::info!(moved, "a new certificate is taken up"),
+                false => {
+                    let proxy = proxy.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+                    tracing::info!(proxy, "connections go out another way from now on");
+                }
+            }
             self.session.renew(credentials);
             if let Some(validity) = validity {
                 self.daemon.send(DaemonEvent::Input(NodeInput::Renewed(validity))).await;

@@ -20,8 +20,8 @@ use model::canonical::CanonicalError;
 use model::exchange::{Answer, Signed};
 use model::time::SLACK;
 use model::{FleetId, NodeId, Timestamp};
-use net::ServerUrl;
 use net::client::{Client, ClientError};
+use net::{Destination, ProxyUrl, ServerUrl};
 use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -234,6 +234,8 @@ pub struct NodeSession {
 pub struct SessionCredentials {
     /// In order of preference; at least one.
     pub urls: Vec<ServerUrl>,
+    /// The proxy whose tunnel leads to all of them; without one they are dialled directly.
+    pub proxy: Option<Arc<ProxyUrl>>,
     /// With the node's certificate, unless a proxy ends TLS.
     pub tls: Arc<ClientConfig>,
 }
@@ -276,8 +278,8 @@ impl<'a> OutgoingCall<'a> {
 
 impl NodeSession {
     /// A session of a node with one or more control planes, tried in order.
-    pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, signer: Signer) -> NodeSession {
-        NodeSession::sharing(SessionCredentials { urls, tls }, 0, Arc::new(signer))
+    pub fn new(credentials: SessionCredentials, signer: Signer) -> NodeSession {
+        NodeSession::sharing(credentials, 0, Arc::new(signer))
     }
 
     fn sharing(credentials: SessionCredentials, at: usize, signer: Arc<Signer>) -> NodeSession {
@@ -315,10 +317,11 @@ impl NodeSession {
         &self.signer
     }
 
-    /// Where the next request goes.
-    pub fn url(&self) -> ServerUrl {
+    /// Where the next connection leads, and through which proxy.
+    pub fn destination(&self) -> Destination {
         let shared = self.shared();
-        shared.credentials.urls[shared.at].clone()
+        let SessionCredentials { urls, proxy, .. } = &shared.credentials;
+        Destination { url: urls[shared.at].clone(), proxy: proxy.clone() }
     }
 
     /// The credentials of the TLS sessions.
@@ -452,8 +455,7 @@ impl NodeSession {
         if let Some(open) = self.open_connection() {
             return Ok(open);
         }
-        let url = self.url();
-        match Client::dial(&url, self.tls()).await {
+        match Client::dial(self.destination(), self.tls()).await {
             Ok(client) => {
                 let mut shared = self.shared();
                 shared.number += 1;

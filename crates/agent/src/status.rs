@@ -32,6 +32,9 @@ pub struct AgentStatusView {
     node_id: model::NodeId,
     servers: Vec<net::ServerUrl>,
     tls_termination: TlsTermination,
+    /// The proxy that leads to them, without its password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    proxy: Option<String>,
     /// When the node's certificate ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     certificate_ends: Option<Timestamp>,
@@ -143,6 +146,7 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         node_id: membership.node_id,
         servers: membership.servers,
         tls_termination: membership.tls_termination,
+        proxy: membership.proxy.as_ref().map(ToString::to_string),
         certificate_ends: net::identity::validity(membership.cert_pem.as_bytes())
             .map(|validity| validity.until),
         certificate,
@@ -278,6 +282,9 @@ impl fmt::Display for StatusText<'_> {
         self.show_daemon(f)?;
         for server in &view.servers {
             writeln!(f, "control plane  {server}")?;
+        }
+        if let Some(proxy) = &view.proxy {
+            writeln!(f, "through        {proxy}")?;
         }
         if view.tls_termination == TlsTermination::Proxy {
             writeln!(f, "TLS            ends at a proxy: signed requests, polls and server-sent events")?;

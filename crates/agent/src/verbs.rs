@@ -1,11 +1,12 @@
 //! The agent's verbs, as people type them.
 
+mod executor;
 mod join;
 mod keys;
 mod local;
+mod proxy;
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
 use crate::invocation::{command, start_daemon};
 use crate::join::JoinError;
 use crate::local::client::{LocalClient, LocalClientError};
-use crate::local::messages::{FileRestoreRequest, RunLimit};
+use crate::local::messages::{ContactProblem, FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
@@ -145,7 +146,7 @@ Examples:
 
 const DOCTOR_AFTER: &str = "\
 Looks at the daemon and its unit, the state directory and its disk, the clock, the certificate,
-and the way to each control plane: name, TCP, TLS. Each line that is not ok says what to do.
+and the way to each control plane: proxy, name, TCP, TLS. Each line that is not ok says what to do.
 Changes nothing. Ends with 1 when something fails.
 
 Examples:
@@ -165,6 +166,9 @@ enum AgentVerb {
     /// Enroll this host with a token, or ask to be let in
     #[command(after_help = join::JOIN_AFTER)]
     Join(join::JoinArgs),
+    /// Show or set the proxy that leads to the control plane
+    #[command(after_help = proxy::PROXY_AFTER)]
+    Proxy(proxy::SetProxyArgs),
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
     #[command(after_help = DAEMON_AFTER)]
     Daemon,
@@ -349,6 +353,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     match cli.verb {
         AgentVerb::Join(args) => join::joined(&options, args, cli.json),
         AgentVerb::PrepareImage { yes } => join::prepared(&options, yes, cli.json),
+        AgentVerb::Proxy(asked) => proxy::proxy(&options, asked, cli.json),
         AgentVerb::Daemon => {
             let machine = Machine::open(&options).map_err(|error| second_daemon(&options, error))?;
             match daemon::run(machine)? {
@@ -382,7 +387,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         AgentVerb::Fingerprint { .. } => keys::fingerprint(&options, KeySource::Own),
         AgentVerb::Identity => keys::identity(&options, cli.json),
         AgentVerb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
-            executor_test(&options, &script, Duration::from_secs(timeout))
+            executor::executor_test(&options, &script, Duration::from_secs(timeout))
         }
     }
 }
@@ -413,42 +418,6 @@ fn locked(error: &OpenMachineError) -> Option<Option<u32>> {
     }
 }
 
-fn executor_test(
-    machine: &MachineOptions,
-    script: &Path,
-    timeout: Duration,
-) -> Result<ExitCode, VerbFailure> {
-    /// The longest request read from stdin, in bytes.
-    const MAX_REQUEST: u64 = 1024 * 1024;
-    let mut request = Vec::new();
-    std::io::stdin().take(MAX_REQUEST).read_to_end(&mut request)?;
-    if request.trim_ascii().is_empty() {
-        request = br#"{"name":"test","state":"present","params":{}}"#.to_vec();
-    }
-    let options = host::HostOptions { allow_exec: machine.allow_exec, ..host::HostOptions::default() };
-    let host = host::Host::open(&machine.root_dir(), options)?;
-    let tested = providers::custom::test_script(&host, script, &request, timeout)?;
-    if !tested.stderr.is_empty() {
-        eprintln!("{}", tested.stderr.trim_end());
-    }
-    let millis = tested.duration.as_millis();
-    print(&format!("sha256 {}\ntook {millis} ms\n", tested.digest));
-    match tested.reply {
-        Ok(reply) if reply.error.is_empty() => {
-            print(&format!("changed: {}\n", reply.changed));
-            Ok(ExitCode::SUCCESS)
-        }
-        Ok(reply) => {
-            print(&format!("failed, as the script says: {}\n", reply.error));
-            Ok(ExitCode::from(exit::SOME_FAILED))
-        }
-        Err(why) => {
-            print(&format!("not a valid answer: {why}\nit printed: {}\n", tested.stdout.trim_end()));
-            Ok(ExitCode::from(exit::ERROR))
-        }
-    }
-}
-
 /// Prints a result: as JSON, or else as text.
 fn show(json: bool, result: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), VerbFailure> {
     print(&if json { serde_json::to_string(result)? + "\n" } else { text() });
@@ -464,6 +433,17 @@ fn print(text: &str) {
 fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(JoinError::Refused(problem)) = error.downcast_ref() {
         return problem.help.clone();
+    }
+    if let Some(JoinError::Proxy(_)) = error.downcast_ref() {
+        return Some(
+            "give another one, or none: the same with --proxy URL, --proxy-file FILE or --proxy none"
+                .to_owned(),
+        );
+    }
+    if let Some(JoinError::Reach(error)) = error.downcast_ref()
+        && let Some(next) = ContactProblem::of_dial(error).on_the_way("the same with --proxy-file FILE")
+    {
+        return Some(next);
     }
     if let Some(JoinError::Reach(_) | JoinError::NoServer) = error.downcast_ref() {
         return Some("check the address and port in the token's URL, and this host's firewall".to_owned());

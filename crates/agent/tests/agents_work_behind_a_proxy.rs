@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use agent::join::{JoinBy, JoinError, JoinRequest, join};
+use agent::join::{JoinBy, JoinError, JoinProxy, JoinRequest, join};
 use model::replication::{Mode, TransportPolicy};
 use net::client::ClientError;
 use test_support::agent_pair::{NODE, Pair, item, says};
@@ -61,6 +61,7 @@ async fn who_ends_tls_is_whom_the_token_names() {
             root: Some("/nowhere".into()),
             allow_exec: false,
             patience: std::time::Duration::ZERO,
+            proxy: JoinProxy::Chosen(None),
         };
         let error = join(asked, &temp.path().join("state")).await.unwrap_err();
         let JoinError::Reach(ClientError::Handshake { source, .. }) = &error else { panic!("{error:?}") };

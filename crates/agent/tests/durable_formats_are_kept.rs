@@ -52,6 +52,7 @@ fn kept() -> Kept {
             hostname: "edge-1".parse().unwrap(),
             servers: vec!["https://muster.example:8443".parse().unwrap()],
             tls_termination: Default::default(),
+            proxy: None,
             ca_pem: "the CA".to_owned(),
             cert_pem: "the certificate".to_owned(),
             trust,

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::join::{JoinBy, JoinError, JoinRequest, join};
+use agent::join::{JoinBy, JoinError, JoinProxy, JoinRequest, join};
 use http::StatusCode;
 use net::issue::CertificateRequest;
 use serde_json::Value;
@@ -25,6 +25,7 @@ async fn tried(token: String, hostname: Option<&str>) -> JoinError {
         root: Some("/nowhere".into()),
         allow_exec: false,
         patience: Duration::ZERO,
+        proxy: JoinProxy::Chosen(None),
     };
     join(request, &state.path().join("state")).await.unwrap_err()
 }

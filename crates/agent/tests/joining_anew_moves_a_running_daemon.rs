@@ -128,6 +128,18 @@ async fn a_renewal_writes_over_nothing() {
     assert_eq!(membership(&pair).servers, [elsewhere]);
     assert!(file.written().unwrap().is_none(), "what it wrote itself is no news");
 
+    let proxied = |proxy| Membership { proxy, ..membership(&pair) };
+    let proxy = Some(Arc::new("http://u:canary@127.0.0.9:1".parse().unwrap()));
+    file_of(&pair).save_membership(&proxied(proxy.clone())).unwrap();
+    refused("another proxy (WIR-7)");
+    let change = file.written().unwrap().unwrap();
+    assert!(change.moved && change.session.unwrap().credentials.proxy == proxy);
+    file.keep(answer()).unwrap();
+    assert_eq!(membership(&pair).proxy, proxy);
+    assert!(!format!("{:?}", membership(&pair)).contains("canary"));
+    file_of(&pair).save_membership(&proxied(None)).unwrap();
+    assert!(file.written().unwrap().unwrap().moved);
+
     let (other_ca, _) = net::issue::Ca::generate("other", fleet::now()).unwrap();
     let known = membership(&pair);
     let both = format!("{}{}", known.ca_pem, other_ca.cert_pem());

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::join::{JoinBy, JoinError, JoinRequest, join};
+use agent::join::{JoinBy, JoinError, JoinProxy, JoinRequest, join};
 use http::StatusCode;
 use model::Digest;
 use net::client::ClientError;
@@ -115,6 +115,7 @@ impl Host {
             root: Some("/nowhere".into()),
             allow_exec: false,
             patience: Duration::ZERO,
+            proxy: JoinProxy::Chosen(None),
         };
         join(asked, &self.state()).await
     }
@@ -137,8 +138,8 @@ async fn a_server_under_another_ca_is_told_nothing() {
     let control = enrolls.start(|answer| json(&answer)).await;
     let host = Host::new(&token(Digest::of(b"the CA that the token names"), &[&control.url()]));
     let error = host.join().await.unwrap_err();
-    let JoinError::Reach(ClientError::Handshake { source, .. }) = &error else { panic!("{error:?}") };
-    assert!(source.to_string().contains("does not show the CA that the token names"), "{source}");
+    let JoinError::Reach(ClientError::ForeignServer { source, .. }) = &error else { panic!("{error:?}") };
+    assert!(source.to_string().contains("not by the CA of this fleet"), "{source}");
     assert_eq!(enrolls.asked(), 0, "nothing was sent");
     host.has_not_joined();
 }

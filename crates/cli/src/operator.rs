@@ -103,7 +103,9 @@ impl UserError for OperatorCallError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            OperatorCallError::Unreachable(ClientError::Handshake { .. }) => Some(
+            OperatorCallError::Unreachable(
+                ClientError::Handshake { .. } | ClientError::ForeignServer { .. } | ClientError::NotTls { .. },
+            ) => Some(
                 "the credentials are of another control plane, or a proxy answers; use the operator.json that \
                  this one wrote, and its operator port itself"
                     .to_owned(),

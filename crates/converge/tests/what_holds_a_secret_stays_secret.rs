@@ -148,8 +148,7 @@ fn it_stands_where_nobody_sees_it_and_nowhere_else() {
     // Whoever may open them, and who may not.
     for secrets in [&opened(), OpenedSecrets::SEALED] {
         for (resource, part) in &refused {
-            if *part == BindPart::Attribute("backup".into()) && secrets.text("team/word").is_none()
-            {
+            if *part == BindPart::Attribute("backup".into()) && secrets.text("team/word").is_none() {
                 continue;
             }
             let error = one(resource.clone(), secrets).spec.unwrap_err();

@@ -2,10 +2,7 @@
 //! HTTP/1.1 that becomes a WebSocket.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,21 +11,20 @@ use http::{HeaderValue, Request, Response, StatusCode, response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use crate::session::{CertificateRefusal, SessionStream};
+use crate::dial::TlsSession;
+pub use crate::dial::{Destination, TcpDialError, Traffic};
+use crate::proxy::ProxyError;
+use crate::session::CertificateRefusal;
 use crate::stream::{Receiver, SentBody, Stream};
 use crate::tasks::{self, ConnectionExecutor};
-use crate::tls::EndedServerCertificate;
+use crate::tls::{EndedServerCertificate, ForeignCertificate};
 use crate::url::ServerUrl;
 use crate::websocket::{SocketBounds, WebSocket};
 
-/// How long dialling and the TLS handshake may take together.
+/// How long dialling, a proxy's tunnel and the TLS handshake may take together.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an idle connection may be silent before it is asked whether it is alive; longer than
 /// links are silent, so that only connections without one are asked.
@@ -44,7 +40,16 @@ pub enum ClientError {
     /// The URL's host cannot be a TLS server's name.
     #[error("{0:?} cannot be the name of a TLS server")]
     Name(String),
-    /// No connection, or no name resolution.
+    /// The host's name has no address, as far as this host can find out.
+    #[error("the name {host} is not known on this host")]
+    UnknownName {
+        /// The name.
+        host: String,
+        /// What the resolver says.
+        #[source]
+        source: io::Error,
+    },
+    /// No connection.
     #[error("no connection to {url}")]
     Dial {
         /// Where to.
@@ -53,7 +58,35 @@ pub enum ClientError {
         #[source]
         source: io::Error,
     },
-    /// The TLS handshake failed: another server, another CA, a refused certificate.
+    /// The proxy that is set opens no tunnel.
+    #[error("no way to {url} through the proxy {proxy}")]
+    Proxy {
+        /// Where to.
+        url: ServerUrl,
+        /// The proxy, without its password.
+        proxy: String,
+        /// Why.
+        #[source]
+        source: ProxyError,
+    },
+    /// What answers speaks no TLS: a captive portal, or another service.
+    #[error("what answers at {url} speaks no TLS: it says {beginning:?}")]
+    NotTls {
+        /// Where.
+        url: ServerUrl,
+        /// How its answer begins.
+        beginning: String,
+    },
+    /// What answers has a certificate of another CA: a captive portal, a proxy that inspects TLS, or another fleet.
+    #[error("{url} answers, and is not this fleet's control plane")]
+    ForeignServer {
+        /// Where.
+        url: ServerUrl,
+        /// What it shows.
+        #[source]
+        source: ForeignCertificate,
+    },
+    /// The TLS handshake failed: another name, a refused certificate.
     #[error("no TLS session with {url}")]
     Handshake {
         /// Where to.
@@ -104,15 +137,6 @@ pub enum ClientError {
     },
 }
 
-/// Bytes that went over the wire, TLS included.
-#[derive(Debug, Default)]
-pub struct Traffic {
-    /// Sent.
-    pub up: AtomicU64,
-    /// Received.
-    pub down: AtomicU64,
-}
-
 /// An open connection. Cheap to clone; requests share it.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -128,12 +152,14 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`] says which step failed.
-    pub async fn dial(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
-        within(url, DIAL_TIMEOUT, Client::connect(url, tls)).await
+    pub async fn dial(to: impl Into<Destination>, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
+        let to = to.into();
+        within(&to.url, DIAL_TIMEOUT, Client::connect(&to, tls)).await
     }
 
-    async fn connect(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
-        let TlsSession { io, traffic, refusal } = TlsSession::open(url, tls).await?;
+    async fn connect(to: &Destination, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
+        let url = &to.url;
+        let TlsSession { io, traffic, refusal } = TlsSession::open(to, tls).await?;
         let (send, connection) = hyper::client::conn::http2::Builder::new(ConnectionExecutor)
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
@@ -257,9 +283,11 @@ impl Http1 {
     /// # Errors
     /// [`ClientError`] says which step failed; a server that offers HTTP/2 alone fails the
     /// handshake.
-    pub async fn dial(url: &ServerUrl, tls: &ClientConfig) -> Result<Http1, ClientError> {
+    pub async fn dial(to: impl Into<Destination>, tls: &ClientConfig) -> Result<Http1, ClientError> {
+        let to = to.into();
+        let url = &to.url;
         let open = async {
-            let TlsSession { io, traffic, .. } = TlsSession::open(url, crate::tls::http1_alone(tls)).await?;
+            let TlsSession { io, traffic, .. } = TlsSession::open(&to, crate::tls::http1_alone(tls)).await?;
             let (send, connection) = hyper::client::conn::http1::handshake(io)
                 .await
                 .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
@@ -308,38 +336,6 @@ impl Http1 {
     }
 }
 
-/// A TLS session and its meter.
-struct TlsSession {
-    io: TokioIo<SessionStream<Metered>>,
-    traffic: Arc<Traffic>,
-    refusal: CertificateRefusal,
-}
-
-impl TlsSession {
-    async fn open(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<TlsSession, ClientError> {
-        let name = ServerName::try_from(url.host().to_owned())
-            .map_err(|_| ClientError::Name(url.host().to_owned()))?;
-        let stream = TcpStream::connect(url.authority())
-            .await
-            .map_err(|source| ClientError::Dial { url: url.clone(), source })?;
-        let _ = stream.set_nodelay(true);
-        let traffic = Arc::new(Traffic::default());
-        let metered = Metered { stream, traffic: traffic.clone() };
-        let refusal = CertificateRefusal::default();
-        let failed = |source: io::Error| {
-            refusal.note(&source);
-            match EndedServerCertificate::of(&source) {
-                Some(source) => ClientError::ServerCertificateEnded { url: url.clone(), source },
-                None if refusal.is_there() => ClientError::CertificateRevoked { url: url.clone() },
-                None => ClientError::Handshake { url: url.clone(), source },
-            }
-        };
-        let tls = TlsConnector::from(tls).connect(name, metered).await.map_err(failed)?;
-        let io = TokioIo::new(SessionStream::new(tls, refusal.clone()));
-        Ok(TlsSession { io, traffic, refusal })
-    }
-}
-
 pub(crate) async fn read(url: &ServerUrl, body: Incoming, limit: usize) -> Result<Bytes, ClientError> {
     let collected = Limited::new(body, limit).collect().await.map_err(|error| {
         let what = match error.downcast_ref::<LengthLimitError>() {
@@ -349,41 +345,4 @@ pub(crate) async fn read(url: &ServerUrl, body: Incoming, limit: usize) -> Resul
         ClientError::Body { url: url.clone(), what }
     })?;
     Ok(collected.to_bytes())
-}
-
-/// Counts what goes through a socket.
-struct Metered {
-    stream: TcpStream,
-    traffic: Arc<Traffic>,
-}
-
-impl AsyncRead for Metered {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let done = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.traffic.down.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
-        done
-    }
-}
-
-impl AsyncWrite for Metered {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if let Poll::Ready(Ok(count)) = &done {
-            self.traffic.up.fetch_add(*count as u64, Ordering::Relaxed);
-        }
-        done
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }

@@ -14,22 +14,24 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use http::header::{
-    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HOST, IF_RANGE, LAST_MODIFIED, LOCATION, RANGE,
-    USER_AGENT,
+    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HOST, IF_RANGE, LAST_MODIFIED, LOCATION,
+    PROXY_AUTHORIZATION, RANGE, USER_AGENT,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use model::text::chain;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 
 use crate::client::DIAL_TIMEOUT;
+use crate::proxy::{ProxySettings, ProxyUrl, open_tunnel};
 use crate::tls::provider;
 
 /// The most redirects that are followed.
@@ -38,8 +40,6 @@ const MAX_REDIRECTS: usize = 5;
 const MAX_RESUMES: u32 = 5;
 /// How long a server may be silent.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
-/// The longest answer of a proxy, in bytes.
-const MAX_PROXY_ANSWER: usize = 8 * 1024;
 
 /// What is fetched.
 #[derive(Clone, Debug)]
@@ -56,17 +56,6 @@ pub struct DownloadRequest {
     pub timeout: Duration,
     /// The proxies to go through.
     pub proxies: ProxySettings,
-}
-
-/// The proxies to go through, as the environment names them.
-#[derive(Clone, Debug, Default)]
-pub struct ProxySettings {
-    /// For `https://`: `http://HOST:PORT`.
-    pub https: Option<String>,
-    /// For `http://`.
-    pub http: Option<String>,
-    /// Hosts and domains that are reached without one, separated by commas.
-    pub none: String,
 }
 
 /// Why something could not be fetched.
@@ -269,16 +258,19 @@ impl Download {
     }
 
     fn head(&self) -> Result<Request<Empty<Bytes>>, DownloadError> {
-        let target = match (self.at.secure, self.at.proxy(&self.request.proxies)) {
-            (false, Some(_)) => self.at.to_string(),
-            _ => self.at.path.clone(),
-        };
+        let proxy = self.at.proxy(&self.request.proxies).filter(|_| !self.at.secure);
+        let target = proxy.map_or_else(|| self.at.path.clone(), |_| self.at.to_string());
         let failed = || DownloadError::Url(self.at.to_string());
         let mut request = Request::get(target).body(Empty::new()).map_err(|_| failed())?;
         let headers = request.headers_mut();
         headers.insert(HOST, HeaderValue::from_str(&self.at.authority).map_err(|_| failed())?);
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("muster/", env!("CARGO_PKG_VERSION"))));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(authorization) = proxy.and_then(ProxyUrl::authorization) {
+            let mut value = HeaderValue::from_str(&authorization).map_err(|_| failed())?;
+            value.set_sensitive(true);
+            headers.insert(PROXY_AUTHORIZATION, value);
+        }
         let declared = DownloadTarget::read(&self.request.url);
         let own =
             declared.is_some_and(|url| url.authority == self.at.authority && url.secure == self.at.secure);
@@ -298,18 +290,14 @@ impl Download {
     async fn dial(&self) -> Result<Box<dyn Duplex>, DownloadError> {
         let failed = |why: String| DownloadError::Dial { host: self.at.authority.clone(), why };
         let proxy = self.at.proxy(&self.request.proxies);
-        let address = match &proxy {
-            Some(proxy) => proxy.address(),
-            None => self.at.address(),
-        };
+        let address = proxy.map_or_else(|| self.at.address(), ProxyUrl::authority);
         let mut stream = TcpStream::connect(&address).await.map_err(|error| failed(error.to_string()))?;
         if !self.at.secure {
             return Ok(Box::new(stream));
         }
-        if proxy.is_some() {
-            tunnel(&mut stream, &self.at.address())
-                .await
-                .map_err(|error| failed(format!("proxy: {error}")))?;
+        if let Some(proxy) = proxy {
+            let opened = open_tunnel(&mut stream, &self.at.address(), proxy).await;
+            opened.map_err(|error| failed(chain(&error)))?;
         }
         let name =
             ServerName::try_from(self.at.host().to_owned()).map_err(|error| failed(error.to_string()))?;
@@ -456,50 +444,10 @@ impl DownloadTarget {
         }
     }
 
-    /// The proxy to go through.
-    fn proxy(&self, settings: &ProxySettings) -> Option<DownloadTarget> {
-        let host = self.host();
-        let without = settings.none.split(',').map(|name| name.trim().trim_start_matches('.'));
-        let direct = |name: &str| {
-            name == "*" || host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'))
-        };
-        if without.filter(|name| !name.is_empty()).any(direct) {
-            return None;
-        }
+    /// The proxy to go through; one whose URL cannot be read is none.
+    fn proxy<'a>(&self, settings: &'a ProxySettings) -> Option<&'a ProxyUrl> {
         let proxy = if self.secure { &settings.https } else { &settings.http };
-        let proxy = proxy.as_deref().filter(|proxy| !proxy.is_empty())?;
-        DownloadTarget::read(proxy).or_else(|| DownloadTarget::read(&format!("http://{proxy}")))
-    }
-}
-
-impl ProxySettings {
-    /// As the environment names them, by the names that curl reads.
-    pub fn from_environment() -> ProxySettings {
-        let get = |names: &[&str]| names.iter().find_map(|name| std::env::var(name).ok());
-        ProxySettings {
-            https: get(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
-            http: get(&["http_proxy", "all_proxy", "ALL_PROXY"]),
-            none: get(&["no_proxy", "NO_PROXY"]).unwrap_or_default(),
-        }
-    }
-}
-
-/// Asks a proxy for a way to a server.
-async fn tunnel(stream: &mut TcpStream, to: &str) -> io::Result<()> {
-    let request = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n\r\n") {
-        if answer.len() >= MAX_PROXY_ANSWER {
-            return Err(io::Error::other("its answer is too long"));
-        }
-        answer.push(stream.read_u8().await?);
-    }
-    let line = String::from_utf8_lossy(&answer);
-    let line = line.lines().next().unwrap_or_default();
-    match line.split(' ').nth(1) {
-        Some("200") => Ok(()),
-        _ => Err(io::Error::other(format!("it answered {line}"))),
+        proxy.as_ref()?.as_ref().ok().filter(|_| !settings.excepts(self.host()))
     }
 }
 
@@ -563,9 +511,8 @@ mod tests {
     fn a_proxy_is_taken_unless_the_host_is_excepted() {
         let none = " .corp.example, 10.0.0.1,localhost".to_owned();
         let settings =
-            ProxySettings { https: Some("http://p:3128".into()), http: Some("q:8080".into()), none };
-        let proxy =
-            |url: &str| DownloadTarget::read(url).unwrap().proxy(&settings).map(|proxy| proxy.address());
+            ProxySettings { https: Some("http://p:3128".parse()), http: Some("q:8080".parse()), none };
+        let proxy = |url: &str| DownloadTarget::read(url).unwrap().proxy(&settings).map(ProxyUrl::authority);
         assert_eq!(proxy("https://a.example/"), Some("p:3128".to_owned()));
         assert_eq!(proxy("http://a.example/"), Some("q:8080".to_owned()));
         assert_eq!(proxy("https://x.corp.example/"), None);

@@ -1,5 +1,6 @@
 //! Whose certificate it is.
 
+use model::text::{beginning, one_line};
 use model::{CertificateValidity, Hostname, NodeId, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -15,6 +16,8 @@ use crate::issue;
 const NODE_URI: &str = "muster:node:";
 const OPERATOR_URI: &str = "muster:operator:";
 const PROXY_URI: &str = "muster:proxy:";
+/// How much is shown of what a certificate says of its issuer, in bytes.
+const MAX_ISSUER: usize = 200;
 
 /// The holder of a verified client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,15 @@ fn span_of(certificate: &X509Certificate<'_>) -> CertificateValidity {
     let Validity { not_before, not_after } = certificate.validity();
     let [from, until] = [not_before, not_after].map(|at| Timestamp::from_secs(at.timestamp()));
     CertificateValidity { from, until }
+}
+
+/// Who issued a certificate, as it says itself, at most [`MAX_ISSUER`] bytes on one line; `None` when it does not say.
+pub(crate) fn issuer(der: &[u8]) -> Option<String> {
+    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+    let (_, certificate) = parser.parse(der).ok()?;
+    let name = certificate.issuer().to_string();
+    let shown = one_line(beginning(&name, MAX_ISSUER)).into_owned();
+    (!shown.is_empty()).then_some(shown)
 }
 
 fn role(certificate: &X509Certificate<'_>) -> Option<PeerRole> {

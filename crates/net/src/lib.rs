@@ -6,13 +6,14 @@
 //! There is no session resumption: every connection verifies the certificate anew.
 //!
 //! [`admission`] says who is let in when there is not room for all; `gate` holds it for one listener.
-//! `answer` bounds answers that are not taken in.
+//! `answer` bounds answers that are not taken in. `dial` and [`proxy`] lead out, each obstacle with an error of its own.
 
 pub mod accept;
 pub mod admission;
 mod answer;
 pub mod client;
 mod connection;
+mod dial;
 pub mod download;
 mod gate;
 pub mod identity;
@@ -20,6 +21,7 @@ pub mod issue;
 pub mod notify;
 pub mod peers;
 pub mod prefix_journal;
+pub mod proxy;
 pub mod proxy_protocol;
 pub mod revoked;
 mod session;
@@ -30,6 +32,8 @@ pub mod tls;
 pub mod url;
 pub mod websocket;
 
+pub use client::Destination;
 pub use identity::{CertifiedPeer, PeerRole};
+pub use proxy::ProxyUrl;
 pub use signal::Signal;
 pub use url::ServerUrl;

@@ -239,16 +239,17 @@ enum KnownCa {
 }
 
 impl KnownCa {
-    fn verifier(&self, chain: &[CertificateDer<'_>]) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
+    fn verifier(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+    ) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
         let digest = match self {
             KnownCa::Certificate(verifier) => return Ok(verifier.clone()),
             KnownCa::Digest(digest) => digest,
         };
-        let ca = chain.iter().find(|cert| Digest::of(cert) == *digest).ok_or_else(|| {
-            refused(
-                "the server does not show the CA that the token names; it is not this fleet's control plane",
-            )
-        })?;
+        let ca = chain.iter().find(|cert| Digest::of(cert) == *digest);
+        let ca = ca.ok_or_else(|| ForeignCertificate::error(end_entity))?;
         let mut store = RootCertStore::empty();
         store.add(ca.clone().into_owned())?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider()).build();
@@ -343,10 +344,36 @@ pub struct EndedServerCertificate {
 impl EndedServerCertificate {
     /// Whether a handshake failed for this.
     pub(crate) fn of(error: &io::Error) -> Option<EndedServerCertificate> {
-        match error.get_ref()?.downcast_ref()? {
-            rustls::Error::Other(OtherError(why)) => why.downcast_ref().copied(),
-            _ => None,
-        }
+        own_reason(error)
+    }
+}
+
+/// The reason of ours for which a handshake failed, if it is this one.
+fn own_reason<T: std::error::Error + Clone + 'static>(error: &io::Error) -> Option<T> {
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::Other(OtherError(why)) => why.downcast_ref().cloned(),
+        _ => None,
+    }
+}
+
+/// The server's certificate is not of the CA that this client believes: of another fleet, of a proxy that inspects TLS,
+/// of a captive portal. TLS is weakened for none of them (IDN-3).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its certificate was issued by {issuer:?}, and not by the CA of this fleet")]
+pub struct ForeignCertificate {
+    /// By whom, as the certificate says.
+    pub issuer: String,
+}
+
+impl ForeignCertificate {
+    fn error(end_entity: &CertificateDer<'_>) -> rustls::Error {
+        let issuer = identity::issuer(end_entity).unwrap_or_else(|| "nobody who is named".to_owned());
+        rustls::Error::Other(OtherError(Arc::new(ForeignCertificate { issuer })))
+    }
+
+    /// Whether a handshake failed for this.
+    pub(crate) fn of(error: &io::Error) -> Option<ForeignCertificate> {
+        own_reason(error)
     }
 }
 
@@ -396,10 +423,17 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verifier = self.ca.verifier(intermediates)?;
+        use CertificateError::{BadSignature, UnknownIssuer};
+        let verifier = self.ca.verifier(end_entity, intermediates)?;
         let verified = verify_at(now, |now| {
             verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)
-        })?;
+        });
+        let verified = match verified {
+            Err(rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature)) => {
+                return Err(ForeignCertificate::error(end_entity));
+            }
+            verified => verified?,
+        };
         let is_proxy =
             matches!(identity::read(end_entity), Ok(CertifiedPeer { role: PeerRole::Proxy(_), .. }));
         match (self.ends_at, is_proxy) {

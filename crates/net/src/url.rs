@@ -48,18 +48,24 @@ impl FromStr for ServerUrl {
 fn parse(text: &str) -> Option<ServerUrl> {
     let rest = text.strip_prefix("https://")?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let (host, port) = match rest.strip_prefix('[') {
+    let (host, port) = read_authority(rest, DEFAULT_NODE_PORT)?;
+    Some(ServerUrl { host, port })
+}
+
+/// Host and port of `HOST`, `HOST:PORT` or the same with an IPv6 address in brackets.
+pub(crate) fn read_authority(text: &str, default_port: u16) -> Option<(String, u16)> {
+    let (host, port) = match text.strip_prefix('[') {
         Some(v6) => {
             let (host, after) = v6.split_once(']')?;
             host.parse::<std::net::Ipv6Addr>().ok()?;
             (host, after.strip_prefix(':').or(after.is_empty().then_some(""))?)
         }
-        None => rest.split_once(':').unwrap_or((rest, "")),
+        None => text.split_once(':').unwrap_or((text, "")),
     };
-    let port = if port.is_empty() { DEFAULT_NODE_PORT } else { port.parse().ok()? };
+    let port = if port.is_empty() { default_port } else { port.parse().ok()? };
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':');
     let good = !host.is_empty() && host.len() <= 253 && host.bytes().all(fits);
-    good.then(|| ServerUrl { host: host.to_owned(), port })
+    good.then(|| (host.to_owned(), port))
 }
 
 impl fmt::Display for ServerUrl {

@@ -71,7 +71,7 @@ async fn and_the_client_knows_it_by_its_type() {
             ClientError::ServerCertificateEnded { source, .. } => {
                 assert!(!of_other_ca && source.end < now() && source.clock >= source.end, "{source}");
             }
-            ClientError::Handshake { .. } => assert!(of_other_ca),
+            ClientError::ForeignServer { .. } => assert!(of_other_ca),
             error => panic!("{error:?}"),
         }
     }

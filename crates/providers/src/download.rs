@@ -10,7 +10,8 @@ use host::{FileWrite, MAX_FILE};
 use model::Digest;
 use model::digest::Hasher;
 use model::text::chain;
-use net::download::{Download, DownloadRequest, ProxySettings};
+use net::download::{Download, DownloadRequest};
+use net::proxy::ProxySettings;
 
 use crate::Kinds;
 use crate::kinds::{MAX_EDITED, fault, text};

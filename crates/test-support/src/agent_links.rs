@@ -10,7 +10,7 @@ use agent::delegated::{DelegationGate, Delegations};
 use agent::dialing::TransportDialer;
 use agent::events::{self, DaemonInbox};
 use agent::release::ReleaseTerms;
-use agent::session::{NodeSession, Signer};
+use agent::session::{NodeSession, SessionCredentials, Signer};
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
 use agent::sync::SyncContext;
@@ -201,7 +201,8 @@ pub fn session(control: &ScriptedControl) -> Arc<NodeSession> {
     let certificate = control.certificate(&own, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();
     let id = own.public().node_id();
-    Arc::new(NodeSession::new(vec![control.url()], tls, Signer::new(fleet(), id, own, Default::default())))
+    let credentials = SessionCredentials { urls: vec![control.url()], proxy: None, tls };
+    Arc::new(NodeSession::new(credentials, Signer::new(fleet(), id, own, Default::default())))
 }
 
 /// Both ends of a link under way.

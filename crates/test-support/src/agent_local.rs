@@ -12,7 +12,7 @@ use serde_json::Value;
 use trust::token::KeySource;
 
 use crate::agent_state::{adopt, join};
-use crate::children::program;
+use crate::children::{program, without_proxies};
 use crate::wait::until_blocking;
 
 /// The host. Its daemon is killed when it goes.
@@ -51,6 +51,7 @@ impl LocalHost {
         let mut command = Command::new(program("muster-agent"));
         command.arg("--state").arg(self.state()).arg("--root").arg(self.root());
         command.args(arguments).stdin(Stdio::null()).env_remove("MUSTER_TOKEN");
+        without_proxies(&mut command);
         command
     }
 

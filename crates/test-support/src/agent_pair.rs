@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use server::CertificateSettings;
 use server::api::objects::{Apply, Mapping, ObjectResults, ObjectView, ObjectsView};
 use server::api::work::{OutputView, TaskView};
-use trust::token::TlsTermination;
+use trust::token::{self, TlsTermination};
 
-use crate::children::program;
+use crate::children::{program, without_proxies};
+use crate::connect_proxy::HIDDEN;
 use crate::fleet::proxy::Forwarder;
 use crate::fleet::release::{Objects, Plan, make};
 use crate::fleet::{Fleet, Operator};
@@ -132,7 +133,33 @@ impl Pair {
         Pair::of(Fleet::start().await, says, through).await
     }
 
+    /// The same, whose host knows the control plane by a name that only this proxy resolves. Nobody has joined yet:
+    /// the second value is the token.
+    pub async fn hidden(says: &Says, certificates: CertificateSettings) -> (Pair, String) {
+        let fleet = Fleet::called(&[HIDDEN], certificates).await;
+        let mut claims = fleet.claims(NODE);
+        let port = fleet.url().authority().rsplit_once(':').unwrap().1.to_owned();
+        claims.servers = vec![format!("https://{HIDDEN}:{port}")];
+        let token = token::mint(&claims, &fleet.root_key()).unwrap();
+        (Pair::unjoined(fleet, says, TlsTermination::ControlPlane).await, token)
+    }
+
     async fn of(fleet: Fleet, says: &Says, through: TlsTermination) -> Pair {
+        let pair = Pair::unjoined(fleet, says, through).await;
+        let token = match &pair.proxy {
+            None => pair.fleet.token(NODE),
+            Some(proxy) => {
+                let printed = tokio::task::block_in_place(|| pair.agent(&["fingerprint"]));
+                let fingerprint = String::from_utf8(printed.stdout).unwrap().trim().to_owned();
+                proxy.token(&pair.fleet, NODE, fingerprint)
+            }
+        };
+        let joined = tokio::task::block_in_place(|| pair.agent(&["join", "--token", &token]));
+        assert!(joined.status.success(), "{joined:?}");
+        pair
+    }
+
+    async fn unjoined(fleet: Fleet, says: &Says, through: TlsTermination) -> Pair {
         let operator = fleet.operator().await;
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().canonicalize().unwrap();
@@ -144,16 +171,6 @@ impl Pair {
         let mut pair =
             Pair { fleet, operator, dir, seq: 0, prefix: Vec::new(), user: None, proxy, _temp: temp };
         pair.publish(says).await;
-        let token = match &pair.proxy {
-            None => pair.fleet.token(NODE),
-            Some(proxy) => {
-                let printed = tokio::task::block_in_place(|| pair.agent(&["fingerprint"]));
-                let fingerprint = String::from_utf8(printed.stdout).unwrap().trim().to_owned();
-                proxy.token(&pair.fleet, NODE, fingerprint)
-            }
-        };
-        let joined = tokio::task::block_in_place(|| pair.agent(&["join", "--token", &token]));
-        assert!(joined.status.success(), "{joined:?}");
         pair
     }
 
@@ -192,11 +209,13 @@ impl Pair {
         self.dir.join("state")
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// What [`Pair::agent`] runs.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         self.command_at(&self.state(), arguments)
     }
 
-    fn command_at(&self, state: &Path, arguments: &[&str]) -> Command {
+    /// The same, with another state directory.
+    pub fn command_at(&self, state: &Path, arguments: &[&str]) -> Command {
         let mut command = match self.prefix.split_first() {
             None => Command::new(program("muster-agent")),
             Some((first, rest)) => {
@@ -210,6 +229,7 @@ impl Pair {
         }
         command.arg("--state").arg(state).arg("--root").arg(self.root()).arg("--allow-exec");
         command.args(arguments).stdin(Stdio::null());
+        without_proxies(&mut command);
         command
     }
 

@@ -31,6 +31,7 @@ pub fn join(state: &Path, root: &Path, allow_exec: bool) {
         hostname: "host.test".parse().unwrap(),
         servers: vec!["https://127.0.0.1:1".parse().unwrap()],
         tls_termination: Default::default(),
+        proxy: None,
         ca_pem: String::new(),
         cert_pem: String::new(),
         trust,

@@ -22,3 +22,10 @@ pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().and_then(std::path::Path::parent).unwrap().join(name)
 }
+
+/// Takes the proxies of this environment from a program: `muster-agent join` goes by them.
+pub fn without_proxies(command: &mut Command) {
+    for name in ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        command.env_remove(name);
+    }
+}

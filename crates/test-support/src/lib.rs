@@ -4,6 +4,7 @@
 //! ```text
 //! booted        Debian hosts with systemd, a network of their own, packages
 //! wait          poll a condition up to a deadline
+//! connect_proxy an HTTP proxy that opens tunnels
 //! tls_server    a TLS server with a handler of the test, and node certificates
 //! memory        an end of links that keeps everything in memory
 //! fleet         a control plane in this process, operators, nodes that sign by hand
@@ -29,6 +30,7 @@ pub mod agent_state;
 #[cfg(feature = "booted")]
 pub mod booted;
 pub mod children;
+pub mod connect_proxy;
 #[cfg(feature = "fleet")]
 pub mod fleet;
 #[cfg(feature = "links")]

@@ -150,7 +150,8 @@ fn membership(state: &Path) -> String {
         Ok(None) => "this host has not joined a fleet".to_owned(),
         Ok(Some(membership)) => json(&serde_json::json!({
             "nodeId": membership.node_id, "hostname": membership.hostname, "servers": membership.servers,
-            "tlsTermination": membership.tls_termination, "key": membership.key, "root": membership.root,
+            "tlsTermination": membership.tls_termination,
+            "proxy": membership.proxy.as_ref().map(ToString::to_string), "key": membership.key, "root": membership.root,
             "allowExec": membership.allow_exec, "trust": membership.trust,
             "certificateEnds": net::identity::validity(membership.cert_pem.as_bytes()).map(|validity| validity.until),
         })),

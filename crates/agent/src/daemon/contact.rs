@@ -85,6 +85,13 @@ impl Daemon {
             ContactProblem::CertificateExpired => self.take(NodeInput::CertificateEnded),
             ContactProblem::ClockAhead => self.take(NodeInput::ServerCertificateEnded),
             ContactProblem::Unreachable
+            | ContactProblem::UnknownName
+            | ContactProblem::ProxyUnreachable
+            | ContactProblem::ProxyCredentials
+            | ContactProblem::ProxyRefused
+            | ContactProblem::NoTunnel
+            | ContactProblem::NotTls
+            | ContactProblem::ForeignServer
             | ContactProblem::UnknownNode
             | ContactProblem::Revoked
             | ContactProblem::Refused

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! state, certificate, clock, disk, unit, limits ---+
-//! each server: name -> TCP -> TLS               ---+--> Finding (ok, warn, fail) --> exit 0 or 1
+//! proxy, each server: name -> TCP -> TLS        ---+--> Finding (ok, warn, fail) --> exit 0 or 1
 //! the daemon, as its socket shows it            ---+
 //! ```
 //!
@@ -146,7 +146,8 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     findings.extend(view.as_ref().and_then(|view| view.watch.as_ref()).into_iter().flat_map(host::watched));
     let contact = view.map(|daemon| daemon.contact);
     findings.extend(contact.and_then(|contact| contact.clock_ahead_ms).map(clock::compared));
-    findings.extend(network::proxies(|name| std::env::var(name).ok()));
+    let proxy = membership.as_ref().and_then(|membership| membership.proxy.as_deref());
+    findings.extend(network::proxies(proxy, |name| std::env::var(name).ok()));
     if let Some(membership) = &membership {
         findings.extend(certificate(membership));
         findings.extend(network::servers(options, membership));
@@ -189,7 +190,7 @@ fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>, start: &str)
             | ContactProblem::UnknownNode
             | ContactProblem::Revoked),
         ) => reason.next_step(&view.hostname),
-        _ => "see the lines about name, TCP and TLS below".to_owned(),
+        _ => "see the lines about proxy, name, TCP and TLS below".to_owned(),
     };
     Finding::fail("daemon", evidence, next)
 }

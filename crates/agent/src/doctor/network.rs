@@ -11,14 +11,16 @@ use host::SpawnCompactly;
 use http::{Method, Request};
 use http_body_util::Full;
 use model::text::chain;
-use net::ServerUrl;
 use net::client::{Client, ClientError};
 use net::tls::{self, ClientKey};
+use net::{Destination, ProxyUrl};
 use rustls::ClientConfig;
 use trust::token::{KeySource, TlsTermination};
 
 use super::Finding;
 use crate::identity::{self, KEY_FILE, Membership};
+use crate::invocation::command;
+use crate::local::messages::ContactProblem;
 use crate::machine::MachineOptions;
 
 /// How long a name's resolution may take.
@@ -33,19 +35,24 @@ const MAX_ANSWER: usize = 64 * 1024;
 const PROXY_VARIABLES: [&str; 6] =
     ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
 
-/// Proxies that the environment names; the agent uses none.
-pub(super) fn proxies(variable: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
-    let set = PROXY_VARIABLES.iter().filter_map(|name| {
+/// The proxy that is set, else those that the environment names, of which the agent uses none.
+pub(super) fn proxies(set: Option<&ProxyUrl>, variable: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
+    if let Some(proxy) = set {
+        return vec![Finding::ok("proxy", format!("{proxy} is set; it leads to the control plane"))];
+    }
+    let named = PROXY_VARIABLES.iter().filter_map(|name| {
         let value = variable(name).filter(|value| !value.is_empty())?;
         Some(format!("{name}={}", without_password(&value)))
     });
-    let set: Vec<String> = set.collect();
-    if set.is_empty() {
-        return vec![Finding::ok("proxy", "no proxy is set in this environment")];
+    let named: Vec<String> = named.collect();
+    if named.is_empty() {
+        return vec![Finding::ok("proxy", "none is set, and this environment names none")];
     }
-    let next = "the agent connects directly: if only the proxy may, see docs/proxy.md for one in front of \
-                the control plane";
-    vec![Finding::warn("proxy", set.join(", "), next)]
+    let next = format!(
+        "the agent dials the control plane directly, whatever the environment says: where only a proxy may, {}",
+        command("proxy URL")
+    );
+    vec![Finding::warn("proxy", named.join(", "), next)]
 }
 
 /// A proxy's URL without what stands before its host.
@@ -59,30 +66,23 @@ fn without_password(url: &str) -> String {
     }
 }
 
-/// Each control plane, step by step; a step that fails ends its way.
+/// Each control plane, step by step; a step that fails ends its way. Through a proxy the proxy's steps come first, once.
 pub(super) fn servers(options: &MachineOptions, membership: &Membership) -> Vec<Finding> {
     let tls = client_config(options, membership);
     let mut findings = Vec::new();
+    if let Some(proxy) = &membership.proxy
+        && !connects(proxy.host(), proxy.authority(), &mut findings)
+    {
+        return findings;
+    }
     for url in &membership.servers {
-        let addresses = match resolve(url) {
-            Ok((addresses, finding)) => {
-                findings.push(finding);
-                addresses
-            }
-            Err(finding) => {
-                findings.push(finding);
-                continue;
-            }
-        };
-        match reach(url, &addresses) {
-            Ok(finding) => findings.push(finding),
-            Err(finding) => {
-                findings.push(finding);
-                continue;
-            }
+        let is_direct = membership.proxy.is_none();
+        if is_direct && !connects(url.host(), url.authority(), &mut findings) {
+            continue;
         }
+        let to = Destination { url: url.clone(), proxy: membership.proxy.clone() };
         match &tls {
-            Ok(tls) => findings.push(speak(url, tls)),
+            Ok(tls) => findings.push(speak(&to, tls)),
             Err(why) => {
                 let next = "run it with sudo; if key or certificate are damaged, join again";
                 findings.push(Finding::fail(format!("TLS {}", url.host()), why.clone(), next));
@@ -90,6 +90,17 @@ pub(super) fn servers(options: &MachineOptions, membership: &Membership) -> Vec<
         }
     }
     findings
+}
+
+/// Name and TCP; whether both work.
+fn connects(host: &str, authority: String, findings: &mut Vec<Finding>) -> bool {
+    let steps = resolve(host, authority.clone()).and_then(|(addresses, finding)| {
+        findings.push(finding);
+        reach(&authority, &addresses)
+    });
+    let works = steps.is_ok();
+    findings.push(steps.unwrap_or_else(|finding| finding));
+    works
 }
 
 fn client_config(options: &MachineOptions, membership: &Membership) -> Result<Arc<ClientConfig>, String> {
@@ -108,9 +119,8 @@ fn client_config(options: &MachineOptions, membership: &Membership) -> Result<Ar
     config.map_err(|error| chain(&error))
 }
 
-fn resolve(url: &ServerUrl) -> Result<(Vec<SocketAddr>, Finding), Finding> {
-    let subject = format!("name {}", url.host());
-    let authority = url.authority();
+fn resolve(host: &str, authority: String) -> Result<(Vec<SocketAddr>, Finding), Finding> {
+    let subject = format!("name {host}");
     let (answer, answered) = mpsc::channel();
     // The C library may hang for long.
     let asked = std::thread::Builder::new().name("muster resolve".to_owned()).spawn_compactly(move || {
@@ -123,7 +133,7 @@ fn resolve(url: &ServerUrl) -> Result<(Vec<SocketAddr>, Finding), Finding> {
     let began = Instant::now();
     match answered.recv_timeout(RESOLVE_TIMEOUT) {
         Ok(Ok(addresses)) if !addresses.is_empty() => {
-            let is_address = url.host().parse::<IpAddr>().is_ok();
+            let is_address = host.parse::<IpAddr>().is_ok();
             let shown: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
             let evidence = match is_address {
                 true => "is an address".to_owned(),
@@ -140,8 +150,8 @@ fn resolve(url: &ServerUrl) -> Result<(Vec<SocketAddr>, Finding), Finding> {
     }
 }
 
-fn reach(url: &ServerUrl, addresses: &[SocketAddr]) -> Result<Finding, Finding> {
-    let subject = format!("TCP {}", url.authority());
+fn reach(authority: &str, addresses: &[SocketAddr]) -> Result<Finding, Finding> {
+    let subject = format!("TCP {authority}");
     let mut causes = Vec::new();
     for address in addresses {
         let began = Instant::now();
@@ -161,7 +171,7 @@ fn reach(url: &ServerUrl, addresses: &[SocketAddr]) -> Result<Finding, Finding> 
             "packets are dropped on the way: look for a firewall between here and there"
         }
         Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable) => {
-            "there is no route: look at `ip route`"
+            "there is no route: look at `ip route` and `ip -6 route`"
         }
         _ => "look at this host's network, and at the control plane's",
     };
@@ -169,15 +179,16 @@ fn reach(url: &ServerUrl, addresses: &[SocketAddr]) -> Result<Finding, Finding> 
     Err(Finding::fail(subject, evidence.join("; "), next))
 }
 
-/// A TLS session, and one request that needs no signature to be answered.
-fn speak(url: &ServerUrl, tls: &Arc<ClientConfig>) -> Finding {
+/// A TLS session, through the proxy where one is set, and one request that needs no signature to be answered.
+fn speak(to: &Destination, tls: &Arc<ClientConfig>) -> Finding {
+    let url = &to.url;
     let subject = format!("TLS {}", url.authority());
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Finding::fail(subject, error.to_string(), "try again"),
     };
     let spoken: Result<(), ClientError> = runtime.block_on(async {
-        let mut client = Client::dial(url, tls.clone()).await?;
+        let mut client = Client::dial(to.clone(), tls.clone()).await?;
         let request = Request::builder()
             .method(Method::GET)
             .uri(format!("https://{}{}", url.authority(), wire::route::STATE))
@@ -189,31 +200,39 @@ fn speak(url: &ServerUrl, tls: &Arc<ClientConfig>) -> Finding {
     match spoken {
         Ok(()) => Finding::ok(subject, "a session, and an answer"),
         Err(error) => {
-            let next = match &error {
-                ClientError::Handshake { .. } => {
-                    "is this host's clock right, is the certificate still good, and does nothing on the way \
-                     end TLS? (docs/proxy.md)"
-                }
-                ClientError::ServerCertificateEnded { .. } => {
-                    "set this host's clock; if it is right, see why the control plane shows an old certificate"
-                }
-                ClientError::CertificateRevoked { .. } => {
-                    "this host was revoked: a token that is minted now lets it in again"
-                }
-                ClientError::Dial { .. } | ClientError::Timeout { .. } => {
-                    "something answers TCP there that does not answer TLS: is the port right?"
-                }
-                ClientError::Exchange { .. } | ClientError::Body { .. } | ClientError::Name(_) => {
-                    "look at the control plane's log, and for a proxy on the way"
-                }
-            };
+            let problem = ContactProblem::of_dial(&error);
+            let next = problem
+                .on_the_way(&command("proxy --file FILE"))
+                .unwrap_or_else(|| on_the_way(&error).to_owned());
             Finding::fail(subject, chain(&error), next)
         }
     }
 }
 
+/// What to do about a failure that has no step of its own.
+fn on_the_way(error: &ClientError) -> &'static str {
+    match error {
+        ClientError::Handshake { .. } => {
+            "is this host's clock right, is the certificate still good, and does nothing on the way end TLS? \
+             (docs/proxy.md)"
+        }
+        ClientError::ServerCertificateEnded { .. } => {
+            "set this host's clock; if it is right, see why the control plane shows an old certificate"
+        }
+        ClientError::CertificateRevoked { .. } => {
+            "this host was revoked: a token that is minted now lets it in again"
+        }
+        ClientError::Dial { .. } | ClientError::Timeout { .. } => {
+            "something answers TCP there that does not answer TLS: is the port right?"
+        }
+        _ => "look at the control plane's log, and for a proxy on the way",
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use crate::doctor::FindingLevel;
 
@@ -224,10 +243,14 @@ mod tests {
             "ALL_PROXY" => Some("user:canary@proxy.example".to_owned()),
             _ => None,
         };
-        let findings = proxies(set);
+        let findings = proxies(None, set);
         assert_eq!(findings[0].level, FindingLevel::Warn);
         let text = format!("{findings:?}");
         assert!(!text.contains("canary") && text.contains("proxy.example:3128"), "{text}");
-        assert_eq!(proxies(|_| None)[0].level, FindingLevel::Ok);
+        assert_eq!(proxies(None, |_| None)[0].level, FindingLevel::Ok);
+        let kept = "http://user:canary@proxy.example:3128".parse().unwrap();
+        let kept = proxies(Some(&kept), set);
+        assert_eq!(kept[0].level, FindingLevel::Ok);
+        assert!(!format!("{kept:?}").contains("canary"), "{kept:?}");
     }
 }

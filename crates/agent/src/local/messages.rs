@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::time::SLACK;
 use model::unadopted::UnadoptedRelease;
 use model::{Hostname, Pause, RunReport, Timestamp, UnmadeRun};
+use net::client::ClientError;
+use net::proxy::ProxyError;
 use node::RebootOutlook;
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +55,22 @@ pub struct DaemonView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContactProblem {
-    /// No session with it could be had: the network, the name, TLS.
+    /// No session with it could be had, for another reason than those below.
     Unreachable,
+    /// Its name is not known on this host.
+    UnknownName,
+    /// The proxy that is set cannot be reached, or does not answer.
+    ProxyUnreachable,
+    /// The proxy wants a user and password, or others than are set.
+    ProxyCredentials,
+    /// The proxy does not connect to the control plane.
+    ProxyRefused,
+    /// What answers as the proxy opens no tunnel: it is none, or sends a page.
+    NoTunnel,
+    /// What answers in the control plane's place speaks no TLS.
+    NotTls,
+    /// What answers in the control plane's place is under another CA.
+    ForeignServer,
     /// By this host's clock the control plane's certificate has ended: one of the two is wrong.
     ClockAhead,
     /// The node's certificate has ended, so no session is had with it.
@@ -71,22 +87,95 @@ pub enum ContactProblem {
 }
 
 impl ContactProblem {
+    /// Of what sort a failure to reach the control plane is.
+    pub fn of_dial(error: &ClientError) -> ContactProblem {
+        match error {
+            ClientError::UnknownName { .. } => ContactProblem::UnknownName,
+            ClientError::Proxy { source, .. } => match source {
+                ProxyError::Unreachable(_) | ProxyError::Silent => ContactProblem::ProxyUnreachable,
+                ProxyError::CredentialsAsked
+                | ProxyError::CredentialsRefused
+                | ProxyError::CredentialsOther(_) => ContactProblem::ProxyCredentials,
+                ProxyError::Refused(_) | ProxyError::Closed | ProxyError::Broke(_) => {
+                    ContactProblem::ProxyRefused
+                }
+                ProxyError::NotHttp(_) | ProxyError::Page(_) | ProxyError::HeadTooLong => {
+                    ContactProblem::NoTunnel
+                }
+            },
+            ClientError::NotTls { .. } => ContactProblem::NotTls,
+            ClientError::ForeignServer { .. } => ContactProblem::ForeignServer,
+            ClientError::ServerCertificateEnded { .. } => ContactProblem::ClockAhead,
+            ClientError::CertificateRevoked { .. } => ContactProblem::Revoked,
+            ClientError::Name(_)
+            | ClientError::Dial { .. }
+            | ClientError::Handshake { .. }
+            | ClientError::Timeout { .. }
+            | ClientError::Exchange { .. }
+            | ClientError::Body { .. } => ContactProblem::Unreachable,
+        }
+    }
+
     /// The control plane answered, and does not take this node.
     pub fn is_refusal(self) -> bool {
-        !matches!(self, ContactProblem::Unreachable | ContactProblem::ClockAhead | ContactProblem::Other)
+        matches!(
+            self,
+            ContactProblem::CertificateExpired
+                | ContactProblem::UnknownNode
+                | ContactProblem::Revoked
+                | ContactProblem::Refused
+        )
     }
 
     /// What to do about it at a host of this name.
     pub fn next_step(self, hostname: &Hostname) -> String {
+        let set_proxy = command("proxy --file FILE");
         match self {
             ContactProblem::CertificateExpired | ContactProblem::UnknownNode | ContactProblem::Revoked => {
                 join_again(hostname)
             }
+            problem => problem.on_the_way(&set_proxy).unwrap_or_else(|| command("doctor")),
+        }
+    }
+
+    /// What to do about what is in the way to the control plane, where that is known. `set_proxy`: the command that
+    /// sets another proxy, or none.
+    pub fn on_the_way(self, set_proxy: &str) -> Option<String> {
+        Some(match self {
+            ContactProblem::UnknownName => {
+                "look at /etc/resolv.conf and /etc/hosts: getent hosts NAME must find it".to_owned()
+            }
+            ContactProblem::ProxyUnreachable => {
+                format!("is the proxy up, and is that its address? another one: {set_proxy}")
+            }
+            ContactProblem::ProxyCredentials => {
+                format!("write http://USER:PASSWORD@HOST:PORT of the proxy into a file, then: {set_proxy}")
+            }
+            ContactProblem::ProxyRefused => format!(
+                "have the proxy allow CONNECT to the control plane's host and port, or set another one: {set_proxy}"
+            ),
+            ContactProblem::NoTunnel => format!(
+                "what answers is no proxy that opens tunnels, or a captive portal: sign in to the network where it \
+                 asks for that, or set another proxy: {set_proxy}"
+            ),
+            ContactProblem::NotTls => {
+                "a captive portal or another service answers: sign in to the network where it asks for that, and check \
+                 host and port"
+                    .to_owned()
+            }
+            ContactProblem::ForeignServer => {
+                "something on the way ends TLS (a proxy that inspects it, a captive portal), or the host is another \
+                 fleet's: have it pass the control plane's name through; TLS is weakened for nobody (docs/proxy.md)"
+                    .to_owned()
+            }
             ContactProblem::Unreachable
             | ContactProblem::ClockAhead
+            | ContactProblem::CertificateExpired
+            | ContactProblem::UnknownNode
             | ContactProblem::Refused
-            | ContactProblem::Other => command("doctor"),
-        }
+            | ContactProblem::Revoked
+            | ContactProblem::Other => return None,
+        })
     }
 }
 

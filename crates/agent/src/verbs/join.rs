@@ -9,9 +9,10 @@ use model::Digest;
 use net::ServerUrl;
 use trust::token::KeySource;
 
+use super::proxy::JoinProxyArgs;
 use super::{VerbFailure, local, show};
 use crate::invocation::command;
-use crate::join::{self, JoinBy, JoinRequest, KeyJoin};
+use crate::join::{self, JoinBy, JoinProxy, JoinRequest, KeyJoin};
 use crate::local::client::LocalClient;
 use crate::machine::MachineOptions;
 use crate::{prepare, service};
@@ -63,19 +64,22 @@ pub(super) struct JoinArgs {
     /// How long to wait for an operator's approval: 90s, 30m, 2h, 7d [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = local::seconds)]
     wait: Option<u64>,
+    #[command(flatten)]
+    proxy: JoinProxyArgs,
 }
 
 impl JoinArgs {
-    fn by(self) -> Result<JoinBy, VerbFailure> {
+    fn chosen(self) -> Result<(JoinProxy, JoinBy), VerbFailure> {
+        let proxy = self.proxy.asked()?;
         let Some((server, ca)) = self.url.zip(self.ca_fingerprint) else {
-            return token_of(self.token, self.token_file);
+            return Ok((proxy, token_of(self.token, self.token_file)?));
         };
         let key = match (self.ssh_host_key, self.ssh_host_ecdsa_key) {
             (true, _) => KeySource::SshHost,
             (_, true) => KeySource::SshHostEcdsa,
             _ => KeySource::Own,
         };
-        Ok(JoinBy::Key(KeyJoin { server, ca, trust: self.trust_digest, key }))
+        Ok((proxy, JoinBy::Key(KeyJoin { server, ca, trust: self.trust_digest, key })))
     }
 }
 
@@ -83,11 +87,13 @@ impl JoinArgs {
 pub(super) fn joined(options: &MachineOptions, args: JoinArgs, json: bool) -> Result<ExitCode, VerbFailure> {
     let patience = args.wait.map_or(join::DEFAULT_PATIENCE, Duration::from_secs);
     let (hostname, root, allow_exec) = (args.hostname.clone(), options.root.clone(), options.allow_exec);
-    let asked = JoinRequest { by: args.by()?, hostname, root, allow_exec, patience };
+    let (proxy, by) = args.chosen()?;
+    let asked = JoinRequest { by, hostname, root, allow_exec, patience, proxy };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let membership = runtime.block_on(join::join(asked, &options.state_dir()))?;
     let view = serde_json::json!({
         "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
+        "proxy": membership.proxy.as_ref().map(ToString::to_string),
     });
     let next = match (nudged(options), service::runs(options)) {
         (true, _) => format!("the daemon that runs here takes it up now: {}", command("status")),
@@ -95,7 +101,8 @@ pub(super) fn joined(options: &MachineOptions, args: JoinArgs, json: bool) -> Re
         (false, false) => format!("next: {}", command("daemon")),
     };
     let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
-    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
+    let through = membership.proxy.as_ref().map(|proxy| format!(", through {proxy}")).unwrap_or_default();
+    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id}){through}\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,7 +127,7 @@ pub(super) fn prepared(options: &MachineOptions, yes: bool, json: bool) -> Resul
 }
 
 /// Lets a daemon that runs here already check in at once; whether there is one.
-fn nudged(options: &MachineOptions) -> bool {
+pub(super) fn nudged(options: &MachineOptions) -> bool {
     use rustix::process::{Pid, Signal, kill_process};
     let status = LocalClient::find(options).and_then(|daemon| daemon.status());
     let daemon = status.ok().and_then(|status| status.daemon);

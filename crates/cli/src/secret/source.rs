@@ -13,7 +13,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use net::download::{Download, DownloadError, DownloadRequest, ProxySettings};
+use net::download::{Download, DownloadError, DownloadRequest};
+use net::proxy::ProxySettings;
 use resolve::{SecretSource, SecretSourceKind};
 use rustix::process::{Pid, Signal, kill_process_group};
 use trust::sealing::age::{self, AgeError};

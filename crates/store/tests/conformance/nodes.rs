@@ -11,7 +11,7 @@ use model::{
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, started, token};
 use store::{EnrollError, GroupUse, JoinAdmission, ListVersions, NewNode, Store, StoreError};
-use store::{Enrolled, KnownPrefix, ListVersions, Retention, Touch};
+use store::{Enrolled, KnownPrefix, Retention, Touch};
 
 /// ENR-2.
 pub(super) async fn a_token_is_burned_with_the_node(store: &Store) {

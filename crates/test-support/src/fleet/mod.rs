@@ -70,8 +70,14 @@ impl Fleet {
 
     /// The same, which certifies in this way.
     pub async fn certifying(certificates: CertificateSettings) -> Fleet {
+        Fleet::called(&[], certificates).await
+    }
+
+    /// The same, whose control plane has these names too.
+    pub async fn called(names: &[&str], certificates: CertificateSettings) -> Fleet {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config { certificates, ..config(dir.path(), 0, 0) };
+        let mut config = Config { certificates, ..config(dir.path(), 0, 0) };
+        config.names.extend(names.iter().map(|name| (*name).to_owned()));
         let running = server::start(config).await.unwrap();
         Fleet { dir, running: Some(running) }
     }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::children::program;
+use crate::children::{program, without_proxies};
 use crate::wait::until_blocking as until;
 
 pub use running::Running;
@@ -87,6 +87,7 @@ fn command(prefix: &Prefix, program: &Path) -> Command {
     {
         command.env_remove(name);
     }
+    without_proxies(&mut command);
     command.stdin(Stdio::null()).env("NO_COLOR", "1");
     command
 }

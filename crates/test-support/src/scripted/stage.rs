@@ -214,6 +214,7 @@ pub fn join(control: &ScriptedControl, state: &Path, root: &Path) {
         node_id: own.public().node_id(),
         servers: vec![control.url()],
         tls_termination: Default::default(),
+        proxy: None,
         ca_pem: control.ca().cert_pem().to_owned(),
         cert_pem: control.certificate(&own, &hostname),
         trust: TrustDocument::first("test-1".parse().unwrap(), release, root_key),
