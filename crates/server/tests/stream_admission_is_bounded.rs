@@ -88,7 +88,7 @@ async fn a_second_agent_is_refused_over_events_and_posts_too() {
     assert_eq!(first.ended.await.unwrap().code, "went-away");
     let again = post(&node, vec![said(hello(Mode::Managed, "one"))]).await.expect("a batch, no refusal");
     assert!(again.frames.iter().any(duplicate), "{again:?}");
-    let copied = fleet.operator().await.node("web-1").await.copied_since;
+    let copied = fleet.operator().await.node(node.hostname.as_str()).await.copied_since;
     assert!(copied.is_some());
 }
 
