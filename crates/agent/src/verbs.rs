@@ -493,7 +493,10 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return problem.help.clone();
     }
     if let Some(JoinError::Proxy(_)) = error.downcast_ref() {
-        return Some("give another one, or none: the same with --proxy URL, --proxy-file FILE or --proxy none".to_owned());
+        return Some(
+            "give another one, or none: the same with --proxy URL, --proxy-file FILE or --proxy none"
+                .to_owned(),
+        );
     }
     if let Some(JoinError::Reach(error)) = error.downcast_ref()
         && let Some(next) = ContactProblem::of_dial(error).on_the_way("the same with --proxy-file FILE")

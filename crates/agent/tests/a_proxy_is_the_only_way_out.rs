@@ -54,8 +54,10 @@ async fn works(transport: TransportPolicy) {
     let daemon = pair.daemon();
     pair.apply(vec![item("one", "a")]).await;
     until("the object is delivered", async || pair.object("one").await?.delivered?.then_some(())).await;
-    until("the certificate is renewed", async || daemon.log().contains("the certificate was renewed").then_some(()))
-        .await;
+    until("the certificate is renewed", async || {
+        daemon.log().contains("the certificate was renewed").then_some(())
+    })
+    .await;
     assert!(tunnels(&proxy) >= 2);
 
     // Another proxy: what is open leads the old way no longer.
@@ -77,7 +79,10 @@ async fn works(transport: TransportPolicy) {
     let (_, json) = typed(&pair, &["status", "--json"]);
     let (_, doctor) = typed(&pair, &["doctor"]);
     assert!(status.contains(&format!("through        {}", other.url())), "{status}");
-    assert!(doctor.contains(&format!("TLS {HIDDEN}")) && doctor.contains("a session, and an answer"), "{doctor}");
+    assert!(
+        doctor.contains(&format!("TLS {HIDDEN}")) && doctor.contains("a session, and an answer"),
+        "{doctor}"
+    );
     let bundle = pair.dir.join("bundle.tar.gz");
     let (code, text) = typed(&pair, &["bundle", "--output", bundle.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{text}");

@@ -28,7 +28,8 @@ fn portal(answer: &'static [u8]) -> std::net::SocketAddr {
     address
 }
 
-const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>Please sign in to hotel-wifi</html>";
+const PAGE: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>Please sign in to hotel-wifi</html>";
 
 /// What `join` says of a token for these control planes.
 fn join(pair: &Pair, servers: &[String], arguments: &[&str]) -> (Option<i32>, String) {
@@ -50,11 +51,27 @@ async fn without_a_proxy() {
     let at = |address: std::net::SocketAddr| format!("https://{address}");
     for (server, says, next) in [
         (at(portal(PAGE)), "speaks no TLS: it says \"HTTP/1.1 200 OK", "a captive portal or another service"),
-        (other.url().to_string(), "is not this fleet's control plane: its certificate was issued by", "TLS is weakened for nobody"),
-        ("https://control.invalid:1".to_owned(), "the name control.invalid is not known", "getent hosts NAME"),
+        (
+            other.url().to_string(),
+            "is not this fleet's control plane: its certificate was issued by",
+            "TLS is weakened for nobody",
+        ),
+        (
+            "https://control.invalid:1".to_owned(),
+            "the name control.invalid is not known",
+            "getent hosts NAME",
+        ),
         // Documentation's addresses have no route (RFC 3849), and there may be no IPv6 at all.
-        ("https://[100::1]:1".to_owned(), "no connection to https://[100::1]:1: [100::1]:1: ", "check the address and port"),
-        ("https://127.0.0.1:1".to_owned(), "no connection to https://127.0.0.1:1", "check the address and port"),
+        (
+            "https://[100::1]:1".to_owned(),
+            "no connection to https://[100::1]:1: [100::1]:1: ",
+            "check the address and port",
+        ),
+        (
+            "https://127.0.0.1:1".to_owned(),
+            "no connection to https://127.0.0.1:1",
+            "check the address and port",
+        ),
     ] {
         let (code, text) = join(&pair, &[server.clone()], &["--proxy", "none"]);
         assert_eq!(code, Some(4), "{server}: {text}");
@@ -70,9 +87,21 @@ async fn through_a_proxy() {
     let again = "the same with --proxy-file FILE";
     for (proxy, says, next) in [
         (wants.url(), "asks for a user and password, and none are set", "into a file, then: "),
-        (wants.url().replace("//", "//u:canary2@"), "does not take the user and password", "into a file, then: "),
-        (format!("http://{}", portal(b"HTTP/1.1 403 Forbidden\r\n\r\n")), "refuses to connect there: 403 Forbidden", "have the proxy allow CONNECT"),
-        (format!("http://{}", portal(b"HTTP/1.1 200 OK\r\n\r\n<html>pay here</html>")), "a page instead of a tunnel", "sign in to the network"),
+        (
+            wants.url().replace("//", "//u:canary2@"),
+            "does not take the user and password",
+            "into a file, then: ",
+        ),
+        (
+            format!("http://{}", portal(b"HTTP/1.1 403 Forbidden\r\n\r\n")),
+            "refuses to connect there: 403 Forbidden",
+            "have the proxy allow CONNECT",
+        ),
+        (
+            format!("http://{}", portal(b"HTTP/1.1 200 OK\r\n\r\n<html>pay here</html>")),
+            "a page instead of a tunnel",
+            "sign in to the network",
+        ),
         (format!("http://{}", portal(b"220 smtp ready\r\n")), "is no HTTP proxy", "sign in to the network"),
         ("http://127.0.0.1:1".to_owned(), "the proxy cannot be reached", "is the proxy up"),
     ] {
@@ -102,7 +131,10 @@ fn and_a_member_s_daemon_status_and_doctor_say_it_too() {
     let mut host = LocalHost::new(vec![module("base")]);
     let wants = ConnectProxy::start(Some("Basic dTpjYW5hcnk="));
     let (code, text) = printed(&host.agent(&["proxy", &wants.url()]));
-    assert_eq!((code, text.trim()), (Some(0), format!("the control plane is reached through {}", wants.url()).as_str()));
+    assert_eq!(
+        (code, text.trim()),
+        (Some(0), format!("the control plane is reached through {}", wants.url()).as_str())
+    );
     host.start();
     let says = "the proxy asks for a user and password, and none are set";
     let next = "http://USER:PASSWORD@HOST:PORT of the proxy into a file, then: muster-agent";

@@ -67,7 +67,12 @@ async fn tcp(host: &str, authority: &str) -> Result<TcpStream, TcpDialError> {
     let mut failed = Vec::new();
     let mut kind = io::ErrorKind::AddrNotAvailable;
     for address in &addresses {
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", ADDRESS_WITHIN.as_secs()));
+        let late = |_| {
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("no answer within {} s", ADDRESS_WITHIN.as_secs()),
+            )
+        };
         let dialled = tokio::time::timeout(ADDRESS_WITHIN, TcpStream::connect(address)).await;
         match dialled.map_err(late).and_then(|dialled| dialled) {
             Ok(stream) => return Ok(stream),

@@ -512,8 +512,7 @@ mod tests {
         let none = " .corp.example, 10.0.0.1,localhost".to_owned();
         let settings =
             ProxySettings { https: Some("http://p:3128".parse()), http: Some("q:8080".parse()), none };
-        let proxy =
-            |url: &str| DownloadTarget::read(url).unwrap().proxy(&settings).map(ProxyUrl::authority);
+        let proxy = |url: &str| DownloadTarget::read(url).unwrap().proxy(&settings).map(ProxyUrl::authority);
         assert_eq!(proxy("https://a.example/"), Some("p:3128".to_owned()));
         assert_eq!(proxy("http://a.example/"), Some("q:8080".to_owned()));
         assert_eq!(proxy("https://x.corp.example/"), None);

@@ -60,7 +60,9 @@ pub enum ParseProxyError {
     #[error("not a proxy's URL: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")]
     Form,
     /// User or password hold what cannot be sent.
-    #[error("the proxy's user or password cannot be sent: write `%40` for `@`, `%3A` for `:` in the user, `%25` for `%`")]
+    #[error(
+        "the proxy's user or password cannot be sent: write `%40` for `@`, `%3A` for `:` in the user, `%25` for `%`"
+    )]
     Credentials,
 }
 
@@ -191,7 +193,8 @@ impl ProxySettings {
         let address: Option<IpAddr> = host.parse().ok();
         let names = self.none.split(',').map(|name| name.trim().trim_start_matches('.'));
         names.filter(|name| !name.is_empty()).any(|name| {
-            let within = || name.parse::<IpNet>().is_ok_and(|net| address.is_some_and(|at| net.contains(&at)));
+            let within =
+                || name.parse::<IpNet>().is_ok_and(|net| address.is_some_and(|at| net.contains(&at)));
             let below = || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
             name == "*" || host == name || below() || within()
         })

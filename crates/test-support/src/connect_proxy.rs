@@ -68,7 +68,8 @@ fn serve(mut near: TcpStream, wants: Option<&str>, seen: &Mutex<Vec<ProxiedReque
         seen.len() - 1
     };
     if wants != authorization {
-        let asks = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\r\n";
+        let asks =
+            b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\r\n";
         return near.write_all(asks);
     }
     let to = line.strip_prefix("CONNECT ").and_then(|rest| rest.strip_suffix(" HTTP/1.1"));

@@ -36,10 +36,7 @@ const PROXY_VARIABLES: [&str; 6] =
     ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
 
 /// The proxy that is set, else those that the environment names, of which the agent uses none.
-pub(super) fn proxies(
-    set: Option<&ProxyUrl>,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Vec<Finding> {
+pub(super) fn proxies(set: Option<&ProxyUrl>, variable: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
     if let Some(proxy) = set {
         return vec![Finding::ok("proxy", format!("{proxy} is set; it leads to the control plane"))];
     }
@@ -204,7 +201,9 @@ fn speak(to: &Destination, tls: &Arc<ClientConfig>) -> Finding {
         Ok(()) => Finding::ok(subject, "a session, and an answer"),
         Err(error) => {
             let problem = ContactProblem::of_dial(&error);
-            let next = problem.on_the_way(&command("proxy --file FILE")).unwrap_or_else(|| on_the_way(&error).to_owned());
+            let next = problem
+                .on_the_way(&command("proxy --file FILE"))
+                .unwrap_or_else(|| on_the_way(&error).to_owned());
             Finding::fail(subject, chain(&error), next)
         }
     }
