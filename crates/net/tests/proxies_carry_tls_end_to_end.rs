@@ -5,7 +5,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -20,6 +19,7 @@ use test_support::tls_server::TlsServer;
 use test_support::wait::soon;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
 const PASSWORD: &str = "canary";
 
@@ -94,11 +94,11 @@ enum Answer {
     Hang,
 }
 
-/// Answers one request so, and counts the bytes that came after its head.
-async fn answering(answer: Answer, after: Arc<AtomicUsize>) -> String {
+/// Answers one request so; the second value is how many bytes came after its head.
+async fn answering(answer: Answer) -> (String, JoinHandle<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
+    let after = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -107,9 +107,9 @@ async fn answering(answer: Answer, after: Arc<AtomicUsize>) -> String {
         let _ = said(&mut stream, answer).await;
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
-        after.fetch_add(rest.len(), Ordering::SeqCst);
+        rest.len()
     });
-    format!("http://u:{PASSWORD}@{address}")
+    (format!("http://u:{PASSWORD}@{address}"), after)
 }
 
 async fn said(stream: &mut TcpStream, answer: Answer) -> io::Result<()> {
@@ -129,7 +129,7 @@ async fn said(stream: &mut TcpStream, answer: Answer) -> io::Result<()> {
 }
 
 async fn refused(answer: Answer) -> (ProxyError, String) {
-    let proxy = answering(answer, Arc::default()).await;
+    let (proxy, _) = answering(answer).await;
     let (url, server) = ("https://control.example:1530".parse().unwrap(), server().await);
     let error = soon(Client::dial(through(url, &proxy), server.node(1))).await.unwrap_err();
     let text = format!("{} {error:?}", chain(&error));
@@ -211,11 +211,9 @@ async fn one_that_is_not_there_is_named() {
 /// A refusal is the end: nothing is tried past the proxy, and no TLS is begun with it.
 #[tokio::test]
 async fn nothing_is_said_to_a_proxy_that_refuses() {
-    let after = Arc::<AtomicUsize>::default();
-    let proxy = answering(Answer::Bytes(b"HTTP/1.1 403 Forbidden\r\n\r\n"), after.clone()).await;
+    let (proxy, after) = answering(Answer::Bytes(b"HTTP/1.1 403 Forbidden\r\n\r\n")).await;
     let server = server().await;
     let to = through(server.url.clone(), &proxy);
     soon(Client::dial(to, server.node(1))).await.unwrap_err();
-    tokio::task::yield_now().await;
-    assert_eq!(after.load(Ordering::SeqCst), 0);
+    assert_eq!(soon(after).await.unwrap(), 0);
 }
