@@ -282,4 +282,4 @@ INSERT INTO migration VALUES (8, '0009_renewal', 'ee977a78b079b33032d0b43dd42cfe
 INSERT INTO migration VALUES (9, '0010_conditions', 'a5ded7a114a6c6d3e8fccadf8902c8000694c6928325c25552ec22dd29a12fe0');
 INSERT INTO migration VALUES (10, '0011_operators_and_audit', 'cb6174731513ed4d38f8813cfe3166936d2e2aabc3bf1a7bc5ce4f0d43280ff9');
 INSERT INTO migration VALUES (11, '0012_signed_lists', '760f217260aac73a4b7781336322c7576fc936506aaffca46592f61a59600a57');
-INSERT INTO migration VALUES (11, '0013_joins', 'd354d74adf7295a2a644c8ad0f88be8230261d0bc4fd0b8b07c6b7dbb9abc1c4');
+INSERT INTO migration VALUES (12, '0013_joins', 'd354d74adf7295a2a644c8ad0f88be8230261d0bc4fd0b8b07c6b7dbb9abc1c4');
