@@ -73,7 +73,7 @@ async fn without_a_proxy() {
             "check the address and port",
         ),
     ] {
-        let (code, text) = join(&pair, &[server.clone()], &["--proxy", "none"]);
+        let (code, text) = join(&pair, std::slice::from_ref(&server), &["--proxy", "none"]);
         assert_eq!(code, Some(4), "{server}: {text}");
         assert!(text.contains(says) && text.contains(next), "{server}: {text}");
     }

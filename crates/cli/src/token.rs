@@ -13,6 +13,8 @@ use model::{Hostname, NodeId, Timestamp};
 use net::ServerUrl;
 use serde::Serialize;
 use server::EnrollInfo;
+use server::api::lists::{LISTS, ListsView};
+use server::api::operation::Empty;
 use server::api::{self, EntryName};
 use server::posture::{self, ENROLL, FoundError, OPERATOR};
 use trust::SigningKey;
@@ -64,7 +66,7 @@ pub struct TokenArgs {
 #[derive(Debug, Subcommand)]
 enum TokenVerb {
     /// Mint a token; works offline
-    Mint(MintArgs),
+    Mint(Box<MintArgs>),
     /// Print the command with which a host asks to join without a token; works offline
     Address(AddressArgs),
 }
@@ -261,6 +263,7 @@ pub async fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
         (Some(root_key), Some(enroll)) => MintFiles { root_key: root_key.clone(), enroll: enroll.clone() },
         _ => MintFiles::of_dir(&args.data.clone().unwrap_or_else(credentials::data_dir)),
     };
+    let connect = Connect { operator: args.data.as_ref().map(|dir| dir.join(OPERATOR)) };
     if let Some(pattern) = &args.group {
         let request = GroupMintRequest {
             pattern: pattern.clone(),
@@ -270,13 +273,15 @@ pub async fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
             valid: args.options.validity()?,
             key: args.options.key(),
         };
-        return minted_group(&request, args.options.repo.as_deref(), &files, screen);
+        let minted = minted_group(&request, args.options.repo.as_deref(), &files, screen)?;
+        minted.remind(&connect).await;
+        return Ok(Exit::Ok);
     }
     let hostname = args.hostname.as_deref().unwrap_or_default();
     let hostname: Hostname = hostname.parse().map_err(MintError::Hostname)?;
-    let info = minted(&hostname, args.replaces.clone(), &args.options, &files, screen)?;
-    let connect = Connect { operator: args.data.as_ref().map(|dir| dir.join(OPERATOR)) };
-    let asked = published_entry(&hostname, &connect, &info);
+    let minted = minted(&hostname, args.replaces.clone(), &args.options, &files, screen)?;
+    minted.remind(&connect).await;
+    let asked = published_entry(&hostname, &connect, &minted.info);
     if matches!(tokio::time::timeout(ASK_LIMIT, asked).await, Ok(PublishedEntry::None)) {
         aside(&format!(
             "warning: no entry of what is published matches {}: it can join, and gets no release\n\
@@ -288,7 +293,31 @@ pub async fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Mints a token, declares it where that is asked for, and prints it; gives what it says of the fleet.
+/// A token that was minted and printed.
+pub(crate) struct MintedToken {
+    info: EnrollInfo,
+    /// What declares it, where it is not declared yet and people are told what to do.
+    undeclared: Option<String>,
+}
+
+impl MintedToken {
+    /// Says that the token is to be declared, where the fleet has an allowlist or cannot be asked for it.
+    pub(crate) async fn remind(&self, connect: &Connect) {
+        let Some(entry) = &self.undeclared else { return };
+        let asked = async { connect.dial().await.ok()?.call(&LISTS, Empty {}).await.ok() };
+        let is_open = matches!(
+            tokio::time::timeout(ASK_LIMIT, asked).await,
+            Ok(Some(ListsView { allowlist: None, .. }))
+        );
+        if !is_open {
+            aside(&format!(
+                "(where the fleet has an allowlist, first declare it in tokens.yaml and publish: {entry})"
+            ));
+        }
+    }
+}
+
+/// Mints a token, declares it where that is asked for, and prints it.
 ///
 /// # Errors
 /// When a key or file is missing, the token would break a rule, or the fleet repo cannot take it: nothing is printed
@@ -299,7 +328,7 @@ pub(crate) fn minted(
     options: &MintOptions,
     files: &MintFiles,
     screen: Screen,
-) -> Result<EnrollInfo, Failure> {
+) -> Result<MintedToken, Failure> {
     let (root, info) = files.read()?;
     let (request, now) = (options.request(hostname.clone(), replaces)?, now());
     let token = mint(&request, &info, &root, now)?;
@@ -319,23 +348,18 @@ pub(crate) fn minted(
         aside(&format!("for {hostname}, until {expires_at}; on that host, as root:"));
         aside("  muster-agent join --token TOKEN");
         aside("(where the package's service does not run it, then: muster-agent daemon)");
-        tell_declared(&new, options.repo.as_deref(), view.declared.as_deref());
+        tell_declared(options.repo.as_deref(), view.declared.as_deref());
     }
-    Ok(info)
+    let is_told = !screen.is_json() && view.declared.is_none();
+    Ok(MintedToken { info, undeclared: is_told.then(|| declare::token_entry(&new)) })
 }
 
-/// Where a token is declared, or how to declare it, for people.
-fn tell_declared(token: &NewToken<'_>, repo: Option<&Path>, declared: Option<&Path>) {
-    match (repo, declared) {
-        (Some(repo), Some(file)) => {
-            let repo = model::text::shell_word(&repo.display().to_string()).into_owned();
-            let publish = muster("publish");
-            aside(&format!("declared in {}; it counts after: {publish} --repo {repo}", file.display()));
-        }
-        _ => aside(&format!(
-            "(where the fleet has an allowlist, first declare it in tokens.yaml and publish: {})",
-            declare::token_entry(token)
-        )),
+/// Where a token is declared, for people.
+fn tell_declared(repo: Option<&Path>, declared: Option<&Path>) {
+    if let (Some(repo), Some(file)) = (repo, declared) {
+        let repo = model::text::shell_word(&repo.display().to_string()).into_owned();
+        let publish = muster("publish");
+        aside(&format!("declared in {}; it counts after: {publish} --repo {repo}", file.display()));
     }
 }
 
@@ -344,7 +368,7 @@ fn minted_group(
     repo: Option<&Path>,
     files: &MintFiles,
     screen: Screen,
-) -> Result<Exit, Failure> {
+) -> Result<MintedToken, Failure> {
     let (root, info) = files.read()?;
     let token = group::mint(request, &info, &root, now())?;
     let claims = group_token::peek(&token).map_err(MintError::Mint)?;
@@ -365,9 +389,10 @@ fn minted_group(
                 aside("whoever has the token may join as one of them: keep it as a secret")
             }
         }
-        tell_declared(&new, repo, view.declared.as_deref());
+        tell_declared(repo, view.declared.as_deref());
     }
-    Ok(Exit::Ok)
+    let is_told = !screen.is_json() && view.declared.is_none();
+    Ok(MintedToken { info, undeclared: is_told.then(|| declare::token_entry(&new)) })
 }
 
 /// Prints the command with which a host asks to join by its key alone.

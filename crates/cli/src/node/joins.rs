@@ -77,7 +77,7 @@ pub(super) async fn decide(
         joins.iter().filter(means).filter(|join| join.state != JoinState::Denied).collect();
     let meant = match open.as_slice() {
         [one] => Some(*one),
-        [] => joins.iter().filter(means).next(),
+        [] => joins.iter().find(means),
         // The control plane's refusal names each.
         _ => None,
     };

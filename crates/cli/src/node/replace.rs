@@ -54,6 +54,7 @@ pub(super) async fn run(
     let files =
         MintFiles { root_key: beside(&args.root_key, ROOT_KEY), enroll: beside(&args.enroll, ENROLL) };
     let node = operator.call(&api::NODE, args.node.as_str()).await?;
-    token::minted(&node.hostname, Some(node.id), &args.options, &files, screen)?;
+    let minted = token::minted(&node.hostname, Some(node.id), &args.options, &files, screen)?;
+    minted.remind(connect).await;
     Ok(Exit::Ok)
 }

@@ -1,5 +1,6 @@
 //! `muster publish`: sign what a fleet repo declares, and point the fleet to it.
 
+mod error;
 mod left_out;
 pub(crate) mod number;
 mod publisher;
@@ -26,9 +27,10 @@ use crate::screen::{Screen, aside, plural};
 use crate::secret::{self, IDENTITY_ENV};
 use crate::server::ServerError;
 
+pub use error::PublishError;
 pub use left_out::LeftOut;
 pub(crate) use publisher::EarlierHeaders;
-pub use publisher::{PublishError, Published, Publisher, ReleaseComparison};
+pub use publisher::{Published, Publisher, ReleaseComparison};
 pub(crate) use upload::batches;
 
 /// How long a resident publisher waits before it tries again what did not reach the control

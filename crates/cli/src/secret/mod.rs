@@ -163,7 +163,7 @@ impl UserError for SecretVerbError {
 ///
 /// # Errors
 /// When the repo has mistakes, or what is asked cannot be done.
-pub async fn run(args: &SecretArgs, screen: Screen) -> Result<Exit, Failure> {
+pub fn run(args: &SecretArgs, screen: Screen) -> Result<Exit, Failure> {
     leave_no_core();
     next_step::remember(args.connect.operator.as_deref());
     let settings = settings(args.repo.clone(), args.identity.as_deref(), args.connect.operator.as_deref());
