@@ -172,7 +172,9 @@ fn status_ends_with_what_is_the_matter() {
     assert_eq!(code(&host, &["apply", "--once"]), Some(0));
     assert_eq!(code(&host, &["status"]), Some(1), "all is as declared, and nothing keeps it so");
     host.start();
-    assert_eq!(code(&host, &["status"]), Some(4), "no control plane is there");
+    until_blocking("the first contact failed: no control plane is there", || {
+        (code(&host, &["status"]) == Some(4)).then_some(())
+    });
 }
 
 /// What only observes and differs is told by `apply` as by `plan`.

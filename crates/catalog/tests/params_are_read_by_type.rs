@@ -51,7 +51,9 @@ fn written_text_means_what_the_type_says() {
         (ParamType::Duration, Value::Int(5), None),
         (ParamType::List, text("a"), None),
         (ParamType::Map, Value::List(vec![]), None),
-        (ParamType::Secret, text("x"), None),
+        // What was opened; one that is written in plain is refused where it is written.
+        (ParamType::Secret, text("x"), Some(text("x"))),
+        (ParamType::Secret, Value::Int(1), None),
     ];
     for (kind, value, wanted) in table {
         let got = read(&decl(*kind), value);

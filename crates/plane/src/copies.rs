@@ -50,7 +50,8 @@ impl InstanceLineage {
         }
         let replaced = std::mem::replace(self, InstanceLineage { current: Some(id), before: self.current });
         match replaced.current {
-            Some(current) if after != Some(current) => {
+            // One that names no start before it is an agent whose state directory was emptied, and may be put back.
+            Some(current) if after.is_some_and(|after| after != current) => {
                 displaced.insert(0, current);
                 displaced.truncate(MAX_DISPLACED);
             }
@@ -105,6 +106,13 @@ mod tests {
             ("a4", Some("x"), One),
         ]);
         said(&[("a5", Some("a4"), One), ("b3", Some("a2"), One), ("b4", Some("b3"), One)]);
+    }
+
+    /// A state directory that was lost, and is put back later.
+    #[test]
+    fn a_state_directory_that_is_put_back_is_no_copy() {
+        said(&[("a1", None, One), ("b1", None, One), ("a2", Some("a1"), One), ("a3", Some("a2"), One)]);
+        said(&[("a1", None, One), ("b1", None, One), ("a2", Some("a1"), One), ("b1", None, Two)]);
     }
 
     /// A machine cloned while it ran: the second contact after the clone first spoke tells.

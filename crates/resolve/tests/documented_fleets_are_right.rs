@@ -80,10 +80,11 @@ impl Snippet {
             ("environments", "environments.yaml"),
             ("tokens", "tokens.yaml"),
             ("revocations", "revocations.yaml"),
+            ("recipients", "recipients.yaml"),
             ("modules", "roles/web.yaml"),
             ("environment", "hosts/web-1.example.com.yaml"),
         ];
-        let fleet = ["format", "channels", "windows", "sync", "delegations", "vars"];
+        let fleet = ["format", "channels", "windows", "sync", "delegations", "vars", "secrets"];
         let module = ["resources", "description"];
         let text = &self.text;
         if let Some((_, path)) = keys.iter().find(|(key, _)| self.has_key(key)) {

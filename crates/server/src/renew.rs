@@ -145,7 +145,7 @@ fn allow(
 ) -> Result<Hostname, Problem> {
     let mut entry = caller.slot.lock();
     let node = &mut entry.node;
-    if *csr.key() != node.key {
+    if *csr.key() != *node.key {
         return Err(Code::CsrKey.into());
     }
     if csr.common_name() != Some(node.hostname.as_str()) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How long any condition may take before its test fails.
 pub const DEADLINE: Duration = Duration::from_secs(40);
 /// Between two polls.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Waits until `poll` gives something.
 pub async fn until<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {

@@ -49,7 +49,7 @@ impl CallingNode {
             Some(PeerRole::Operator(_)) | None => return Err(Code::CertificateRequired.into()),
         };
         let caller = CallingNode::enrolled(plane, id)?;
-        if caller.slot.lock().node.key != **key {
+        if *caller.slot.lock().node.key != **key {
             return Err(Code::UnknownNode.into());
         }
         caller.counts(plane)?;
@@ -171,7 +171,7 @@ impl<'a> SignedRequest<'a> {
             None => CallingNode::enrolled(plane, &signed.node.parse().map_err(|_| Code::UnknownNode)?)?,
         };
         caller.is_meant(matched)?;
-        let key = caller.slot.lock().node.key;
+        let key = *caller.slot.lock().node.key;
         let body = signed
             .verify(&head.method, &head.uri, &plane.trust.fleet, &key, now())
             .map_err(signature_problem)?;

@@ -206,8 +206,19 @@ impl Fleet {
     /// Enrolls a new node.
     pub async fn node(&self, hostname: &str) -> Member {
         let key = new_key();
-        let answer = self.enroll(&self.token(hostname), hostname, &key).await.unwrap();
-        self.member(hostname, key, &answer)
+        let token = self.token(hostname);
+        let begun = std::time::Instant::now();
+        loop {
+            match self.enroll(&token, hostname, &key).await {
+                // Joins are paced: one that comes too soon comes again, as an agent does.
+                Err(problem)
+                    if problem.code == Code::Busy.as_str() && begun.elapsed() < crate::wait::DEADLINE =>
+                {
+                    tokio::time::sleep(crate::wait::PAUSE).await;
+                }
+                answer => return self.member(hostname, key, &answer.unwrap()),
+            }
+        }
     }
 
     /// A node with the certificate of an answer.
