@@ -24,6 +24,8 @@ const SURROUNDINGS: &[(&str, &str)] = &[
     ("modules/debug/module.yaml", "params: {}\n"),
     ("modules/shown/module.yaml", "params: {}\n"),
     ("modules/shown/templates/site.conf.j2", "# {{ node.hostname }}\n"),
+    ("modules/shown/templates/app.conf.j2", "# {{ node.hostname }}\n"),
+    ("modules/shown/executors/account.sh", "#!/bin/sh\n"),
 ];
 const HEAD: &str =
     "format: 1\nname: acme\nchannels: {stable: {freshness: 24h}}\ndefaults: {channel: stable}\n";
