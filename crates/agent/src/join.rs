@@ -346,7 +346,7 @@ async fn admitted(
 /// When a refusal is none for good: the host waits for an operator, or for its turn.
 fn delay_of(problem: &Problem) -> Option<JoinDelay> {
     let passes = problem.code == Code::JoinPending.as_str() || matches!(problem.status, 429 | 503);
-    let told = |secs| JoinDelay::Told(Duration::from_secs(secs));
+    let told = |secs| JoinDelay::Asked(Duration::from_secs(secs));
     passes.then(|| problem.retry_after_secs.map_or(JoinDelay::Unknown, told))
 }
 

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use zeroize::Zeroizing;
 
 use crate::dial::TcpDialError;
-use crate::url::read_authority;
+use crate::url::{authority, read_authority};
 
 /// A proxy's port, unless its URL says otherwise: that of its scheme.
 const DEFAULT_PROXY_PORT: u16 = 80;
@@ -74,11 +74,7 @@ impl ProxyUrl {
 
     /// `host:port`, with brackets around an IPv6 address.
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        authority(&self.host, self.port)
     }
 
     /// The whole URL with user and password, for the file that it is kept in.

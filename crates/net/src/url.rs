@@ -29,12 +29,13 @@ impl ServerUrl {
 
     /// `host:port`, with brackets around an IPv6 address.
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        authority(&self.host, self.port)
     }
+}
+
+/// `host:port`, with brackets around an IPv6 address.
+pub(crate) fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 impl FromStr for ServerUrl {

@@ -15,7 +15,7 @@ const JITTER_PERCENT: u32 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinDelay {
     /// The control plane said when to come back, in this time.
-    Told(Duration),
+    Asked(Duration),
     /// It could not be reached, or said nothing of when.
     Unknown,
 }
@@ -37,7 +37,7 @@ impl JoinPatience {
     /// How long to wait before the next try; `None` when there is none any more.
     pub fn wait(&mut self, delay: JoinDelay, now: Timestamp) -> Option<Duration> {
         let wait = match delay {
-            JoinDelay::Told(wait) => {
+            JoinDelay::Asked(wait) => {
                 self.failures = 0;
                 let wait = wait.clamp(Duration::from_secs(1), LONGEST_WAIT);
                 wait + self.spread.up_to(wait * JITTER_PERCENT / 100)
@@ -63,13 +63,13 @@ mod tests {
         for told in [0, 1, 15, 300, 86_400] {
             let told = Duration::from_secs(told);
             let least = told.clamp(Duration::from_secs(1), LONGEST_WAIT);
-            let wait = patience.wait(JoinDelay::Told(told), now).unwrap_or_default();
+            let wait = patience.wait(JoinDelay::Asked(told), now).unwrap_or_default();
             assert!(wait >= least && wait <= least * 6 / 5, "{told:?}: {wait:?}");
         }
         let waits: Vec<_> =
             (0..20).map(|_| patience.wait(JoinDelay::Unknown, now).unwrap_or_default()).collect();
         assert!(waits[0] <= Duration::from_secs(1) && waits.iter().all(|wait| *wait <= LONGEST_WAIT));
         let late = now.plus(Duration::from_secs(3590));
-        assert_eq!(patience.wait(JoinDelay::Told(Duration::from_secs(15)), late), None);
+        assert_eq!(patience.wait(JoinDelay::Asked(Duration::from_secs(15)), late), None);
     }
 }
