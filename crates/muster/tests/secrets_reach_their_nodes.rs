@@ -170,3 +170,44 @@ fn nodes_of_a_pattern_get_keys_of_their_own_and_each_secret_is_named() {
         assert!(said.contains("app/password") && said.contains(why), "{said}");
     }
 }
+
+/// What was rotated since is not undone by a rollback, where the fleet repo is at hand.
+#[test]
+fn a_rollback_asks_for_secrets_anew() {
+    let nodes =
+        "nodes:\n  - match: [web-1]\n    modules: [app]\n    vars: {app.password: secret:app/password}\n";
+    let mut fleet = SecretFleet::new(nodes, MODULE);
+    let template = fleet.repo.join("modules/app/templates/app.conf.j2");
+    write(&template, "old={{ params.password }}\n");
+    let _running = fleet.server.start();
+    fleet.set("app/key", b"planted-key");
+    fleet.set("app/password", b"first-word");
+    let one = fleet.joined("web-1");
+    fleet.trust(&one);
+    fleet.server.publish(&fleet.repo);
+    let _agent = one.start();
+    one.until_read("/etc/app.conf", "old=first-word\n");
+    fleet.set("app/password", b"second-word");
+    write(&template, "new={{ params.password }}\n");
+    fleet.server.publish(&fleet.repo);
+    one.until_read("/etc/app.conf", "new=second-word\n");
+
+    let asked = fleet.server.muster(&["release", "rollback", "1", "--repo", fleet.repo(), "--dry-run"]);
+    assert_eq!(asked.status.code(), Some(2), "{}", text(&asked.stderr));
+    let said = fleet.server.ok(&["release", "rollback", "1", "--repo", fleet.repo(), "--yes"]);
+    assert!(said.contains("and 2 secrets as their sources have them now"), "{said}");
+    one.until_read("/etc/app.conf", "old=second-word\n");
+    let again = fleet.server.ok(&["release", "rollback", "1", "--repo", fleet.repo(), "--yes"]);
+    assert!(again.contains("already holds what release 1 held"), "{again}");
+
+    // Without it the values of then come back, which is said before anybody is asked.
+    let plain = fleet.server.muster(&["release", "rollback", "1", "--yes"]);
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
+    assert!(text(&plain.stderr).contains("--repo DIR asks their sources anew"), "{}", text(&plain.stderr));
+    one.until_read("/etc/app.conf", "old=first-word\n");
+
+    // Nothing is sealed for a key that the fleet repo does not name any more.
+    std::fs::remove_file(fleet.repo.join("recipients.yaml")).unwrap();
+    let refused = fleet.server.muster(&["release", "rollback", "2", "--repo", fleet.repo()]);
+    assert!(text(&refused.stderr).contains("no recipient key of 1 node"), "{}", text(&refused.stderr));
+}

@@ -86,7 +86,11 @@ impl SecretPublisher {
             .map_err(PublishError::NotSealed)
     }
 
-    fn values(
+    /// The values of secrets, sealed once.
+    ///
+    /// # Errors
+    /// As [`SecretPublisher::seal`].
+    pub(crate) fn values(
         &self,
         fleet: &Fleet,
         needs: &SecretNeeds,

@@ -53,12 +53,16 @@ pub(super) fn run(args: &TrustArgs, settings: &SecretSettings, screen: Screen) -
     let key: RecipientKey =
         args.key.trim().parse().map_err(|error| SecretVerbError::Key(args.key.clone(), error))?;
     let fleet = check::fleet(&settings.repo)?;
-    let instead_of = fleet.recipients().get(node).copied().filter(|known| *known != key);
+    let path = settings.repo.join(FILE);
+    let before = read(&path)?;
+    let known = fleet.recipients().get(node).copied();
+    if known.is_some() && !before.as_deref().is_some_and(|text| text.lines().any(|line| is_of(line, node))) {
+        return Err(SecretVerbError::OtherFile(node.to_owned()).into());
+    }
+    let instead_of = known.filter(|known| *known != key);
     let instead = instead_of.map(|known| format!(", instead of {}", known.fingerprint())).unwrap_or_default();
     let question = format!("secrets of {node} are sealed for the key {}{instead}", key.fingerprint());
     screen.confirm(&question, args.yes)?;
-    let path = settings.repo.join(FILE);
-    let before = read(&path)?;
     let text = with_line(before.as_deref().unwrap_or(HEAD), node, &key);
     write(&path, &text)?;
     // What this verb cannot write right is as it was.
@@ -101,17 +105,19 @@ fn write(path: &Path, text: &str) -> Result<(), SecretVerbError> {
     written.map_err(|source| SecretVerbError::Write { path: path.to_owned(), source })
 }
 
+/// Whether a line of the file is the node's.
+fn is_of(line: &str, node: &str) -> bool {
+    let name = line.trim_start().split(':').next().unwrap_or_default();
+    line.starts_with(' ') && name.trim_matches(['"', '\'']) == node
+}
+
 /// The text with the node's line: in the place of the one that it has, else at the end.
 fn with_line(text: &str, node: &str, key: &RecipientKey) -> String {
     let line = format!("  {node}: {key}");
-    let is_node = |known: &str| {
-        let name = known.trim_start().split(':').next().unwrap_or_default();
-        known.starts_with(' ') && name.trim_matches(['"', '\'']) == node
-    };
     let mut found = false;
     let mut lines: Vec<String> = Vec::new();
     for known in text.lines() {
-        match is_node(known) {
+        match is_of(known, node) {
             true if found => {}
             true => {
                 found = true;
