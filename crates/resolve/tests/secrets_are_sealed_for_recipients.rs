@@ -158,7 +158,8 @@ fn a_default_counts_for_whoever_does_not_set_it() {
 fn what_another_module_reads_has_to_be_a_text() {
     let module = "params:\n  whole: {type: secret, default: \"secret:team/default\"}\nresources:\n  - file: /etc/whole\n    \
                   content: ${{ params.whole }}\n";
-    let reader = "resources:\n  - file: /etc/reader\n    content: \"x=${{ vars.app.whole }}\"\n";
+    let reader =
+        "depends_on: [app]\nresources:\n  - file: /etc/reader\n    content: \"x=${{ vars.app.whole }}\"\n";
     let nodes = |modules: &str, vars: &str| {
         format!("nodes:\n  - match: [a.t]\n    modules: [{modules}]\n    vars: {{{vars}}}\n")
     };

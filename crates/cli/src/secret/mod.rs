@@ -26,6 +26,7 @@ use crate::screen::Screen;
 pub use seal::{BlockedNodes, SecretPublisher};
 use source::TOO_LARGE_HINT;
 pub use source::{SecretError, SecretSettings, SourceError};
+pub(crate) use trust_node::drop_recipient;
 
 /// Names the age identity.
 pub const IDENTITY_ENV: &str = "MUSTER_AGE_IDENTITY";
@@ -158,6 +159,7 @@ impl UserError for SecretVerbError {
                 Some("add to fleet.yaml:  secrets: {sources: {files: {age: secrets/}}}".to_owned())
             }
             SecretVerbError::NotThere(_) => Some("`muster secret set` makes one".to_owned()),
+            SecretVerbError::Unknown(_) => Some("`muster secret list` shows those that it uses".to_owned()),
             SecretVerbError::OtherFile(node) => Some(format!("change the line of {node} there by hand")),
             SecretVerbError::TooLarge => Some(TOO_LARGE_HINT.to_owned()),
             SecretVerbError::Key(..) => Some("`muster-agent identity` prints it on the host".to_owned()),
