@@ -53,6 +53,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "status", measured_by: MeasuredBy::Muster },
     Benchmark { name: "flood", measured_by: MeasuredBy::Muster },
     Benchmark { name: "renewals", measured_by: MeasuredBy::Muster },
+    Benchmark { name: "joins", measured_by: MeasuredBy::Muster },
     Benchmark { name: "agent", measured_by: MeasuredBy::Agent },
     Benchmark { name: "hosts", measured_by: MeasuredBy::Hosts },
 ];

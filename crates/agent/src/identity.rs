@@ -182,15 +182,29 @@ pub fn sealing_key(state: &Path) -> Result<SealingKey, KeyError> {
 /// # Errors
 /// [`KeyError::Other`], and when the file cannot be read or written.
 pub fn put_back(key: &SigningKey, state: &Path) -> Result<(), KeyError> {
-    let path = state.join(KEY_FILE);
-    let existing = match read(&path)?.map(|text| SigningKey::from_file(&text)) {
-        Some(Ok(found)) if found.public() == key.public() => return Ok(()),
-        Some(Ok(_)) => return Err(KeyError::Other { path }),
-        Some(Err(_)) => Existing::Replace,
+    let found = |text: &str| SigningKey::from_file(text).ok().map(|found| found.public() == key.public());
+    put_back_file(&state.join(KEY_FILE), &key.to_file(), found)
+}
+
+/// The same for the key that secrets are sealed for.
+///
+/// # Errors
+/// As [`put_back`].
+pub fn put_back_sealing(key: &SealingKey, state: &Path) -> Result<(), KeyError> {
+    let found = |text: &str| SealingKey::from_file(text).ok().map(|found| found.public() == key.public());
+    put_back_file(&state.join(SEALING_KEY_FILE), &key.to_file(), found)
+}
+
+/// `is_same`: whether a file's text is of this key; `None` where it is of none.
+fn put_back_file(path: &Path, text: &str, is_same: impl Fn(&str) -> Option<bool>) -> Result<(), KeyError> {
+    let existing = match read(path)?.map(|found| is_same(&found)) {
+        Some(Some(true)) => return Ok(()),
+        Some(Some(false)) => return Err(KeyError::Other { path: path.to_owned() }),
+        Some(None) => Existing::Replace,
         None => Existing::Keep,
     };
-    let file = WholeFile { existing, ..WholeFile::new(&path, 0o600) };
-    Ok(file.write(&Disk::new(), key.to_file().as_bytes())?)
+    let file = WholeFile { existing, ..WholeFile::new(path, 0o600) };
+    Ok(file.write(&Disk::new(), text.as_bytes())?)
 }
 
 fn ssh_key(path: &Path) -> Result<SigningKey, KeyError> {

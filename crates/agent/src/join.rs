@@ -230,6 +230,9 @@ pub enum JoinError {
     /// The control plane refused.
     #[error("the control plane refused: {0}")]
     Refused(Box<Problem>),
+    /// It asked for as long as it waits, and was not let in.
+    #[error("it was not let in for as long as it waits")]
+    OutOfPatience(#[source] Box<JoinError>),
     /// Its answer cannot be read.
     #[error("the control plane's answer cannot be read")]
     Answer(#[from] BodyError),
@@ -338,7 +341,9 @@ async fn admitted(
                  fingerprint must be {key}"
             );
         }
-        let Some(wait) = patience.wait(delay, now()) else { return Err(error) };
+        let Some(wait) = patience.wait(delay, now()) else {
+            return Err(JoinError::OutOfPatience(Box::new(error)));
+        };
         tokio::time::sleep(wait).await;
     }
 }

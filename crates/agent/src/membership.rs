@@ -166,7 +166,8 @@ impl MembershipFile {
         if !tls::is_of_ca(&answer.cert_pem, &used.ca_pem)? {
             return Err(TakeUpError::NotAsAsked("a certificate of another CA"));
         }
-        match self.dir.membership()? {
+        let written = self.dir.membership_turn()?;
+        match written.membership()? {
             Some(found) if found.node_id != used.node_id => return Err(TakeUpError::Other),
             Some(found) if has_moved(&found, &used) || found.trust != used.trust => {
                 return Err(TakeUpError::JoinedAnew);
@@ -175,7 +176,7 @@ impl MembershipFile {
         }
         let member = Membership { cert_pem: answer.cert_pem, ..Membership::clone(&used) };
         let taken_up = taken_up(&member, &self.key)?;
-        self.dir.save_membership(&member)?;
+        written.save(&member)?;
         self.use_from_now(member);
         Ok(taken_up)
     }
@@ -187,13 +188,14 @@ impl MembershipFile {
     pub fn put_back(&self) -> Result<(), PutBackIdentityError> {
         let _turn = self.turn();
         let used = self.used();
-        match self.dir.membership()? {
+        let written = self.dir.membership_turn()?;
+        match written.membership()? {
             Some(found) if found.node_id == used.node_id => {}
             Some(found) => {
                 let (path, used) = (self.dir.path().to_owned(), used.node_id.clone());
                 return Err(PutBackIdentityError::OtherNode { path, found: found.node_id, used });
             }
-            None => self.dir.save_membership(&used)?,
+            None => written.save(&used)?,
         }
         if used.key == KeySource::Own {
             identity::put_back(&self.key, self.dir.path())?;

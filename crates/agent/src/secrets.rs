@@ -4,6 +4,7 @@
 //! else converges. Nothing of a value is logged, kept on disk or told to anybody.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lang::OpenedSecrets;
 use model::{Hostname, Kind, Stub};
@@ -48,7 +49,7 @@ pub(crate) fn open(
 
 /// What a node opens its secrets with.
 struct OwnKeys {
-    key: SealingKey,
+    key: Arc<SealingKey>,
     node: Hostname,
     keys: Option<SecretKeys>,
 }

@@ -30,6 +30,7 @@ mod facts;
 mod instance;
 mod ledger;
 mod lost;
+mod membership;
 mod reboot;
 mod scrub;
 mod settings;
@@ -41,7 +42,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use catalog::module::{Module, ModuleBlobs};
 use converge::Pending;
@@ -51,11 +52,13 @@ use model::{Digest, Incarnation, Kind, Pause};
 use node::{Adoption, FreshnessRecord, HeldSettings, LastRun, RebootMark, TrustRecord};
 use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, SpoolError, StateFile, StateLock};
+use trust::SealingKey;
 
 use self::ledger::LedgerJournal;
 pub use self::lost::{LostState, RememberedState};
+pub use self::membership::MembershipTurn;
 use self::unpacked::UnpackedArchives;
-use crate::identity::{self, Membership};
+use crate::identity;
 use crate::versions::VersionStore;
 
 const MODE: u32 = 0o600;
@@ -230,14 +233,6 @@ impl StateDir {
         &self.path
     }
 
-    /// What joining recorded; `None` before.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn membership(&self) -> Result<Option<Membership>, StateError> {
-        Ok(self.membership_slot().load().map_err(spool("read the membership"))?.value)
-    }
-
     /// Sets state aside that was written before formats had numbers, the machine's own key
     /// excepted; says where it is then. The host has to join anew.
     ///
@@ -257,18 +252,6 @@ impl StateDir {
         let keep = [identity::KEY_FILE, identity::SEALING_KEY_FILE, spool::lock::NAME];
         let aside = spool::atomic::set_aside_earlier(&self.disk, &self.path, &keep);
         aside.map(Some).map_err(spool("set the earlier version's state aside"))
-    }
-
-    /// Records the membership.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn save_membership(&self, membership: &Membership) -> Result<(), StateError> {
-        self.membership_slot().store(membership).map_err(spool("record the membership"))
-    }
-
-    pub(crate) fn membership_slot(&self) -> StateFile<Membership> {
-        StateFile::new(&self.disk, self.path.join("membership.json"), MODE)
     }
 
     /// Opens everything for running; this process alone has it then (CNV-12).
@@ -312,6 +295,7 @@ impl StateDir {
             disk: disk.clone(),
             path: self.path.clone(),
             lock,
+            sealing: OnceLock::new(),
         };
         Ok(durable)
     }
@@ -349,6 +333,8 @@ pub struct Durable {
     disk: Disk,
     path: PathBuf,
     lock: Option<StateLock>,
+    /// The key that secrets are sealed for, once it was read: what is lost on the disk is written back from here.
+    sealing: OnceLock<Arc<SealingKey>>,
 }
 
 impl Durable {

@@ -73,6 +73,7 @@ impl StateGuard {
             self.durable.make_directory()?;
         }
         self.member.put_back()?;
+        self.durable.put_back_sealing_key().map_err(PutBackIdentityError::from)?;
         Ok(lost)
     }
 

@@ -24,6 +24,7 @@ use crate::local::messages::{ContactProblem, FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
+use crate::runner::RunnerError;
 use crate::state::StateError;
 use crate::{daemon, invocation, prepare, service};
 
@@ -434,6 +435,13 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(JoinError::Refused(problem)) = error.downcast_ref() {
         return problem.help.clone();
     }
+    if let Some(JoinError::OutOfPatience(_)) = error.downcast_ref() {
+        return Some(
+            "the same command asks again, with the same key; --wait 7d lets it ask for longer. On an operator's machine: \
+             `muster node list --pending`"
+                .to_owned(),
+        );
+    }
     if let Some(JoinError::Proxy(_)) = error.downcast_ref() {
         return Some(
             "give another one, or none: the same with --proxy URL, --proxy-file FILE or --proxy none"
@@ -455,7 +463,10 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return error.hint();
     }
     if let Some(JoinError::Joined { state, .. }) = error.downcast_ref() {
-        return Some(format!("to join another fleet, move {} away first", state.display()));
+        return Some(format!(
+            "to join this fleet anew, use a token of it: muster token mint HOSTNAME; to join another one, move {} away first",
+            state.display()
+        ));
     }
     match error.downcast_ref() {
         Some(LocalClientError::NoDaemon(_)) => {
@@ -477,6 +488,13 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     if error.is::<SecondDaemonError>() {
         return Some(format!("{} shows how it does; one daemon looks after a host", command("status")));
+    }
+    if let Some(RunnerError::NothingHeld) = error.downcast_ref() {
+        return Some(format!(
+            "the daemon fetches it: {}; {} shows its contacts",
+            start_daemon(),
+            command("status")
+        ));
     }
     if let Some(StateError::NotJoined(_)) = error.downcast_ref() {
         return Some(join_first());
@@ -501,7 +519,7 @@ fn join_first() -> String {
 fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
     match error.downcast_ref() {
         Some(JoinError::Reach(_) | JoinError::NoServer) => exit::UNREACHABLE,
-        Some(JoinError::Refused(_)) => exit::REFUSED,
+        Some(JoinError::Refused(_) | JoinError::OutOfPatience(_)) => exit::REFUSED,
         _ => match (error.downcast_ref(), error.downcast_ref()) {
             (Some(LocalClientError::Refused(problem)), _) | (_, Some(problem)) => refused(problem),
             (Some(LocalClientError::Denied(_)), _) => exit::REFUSED,

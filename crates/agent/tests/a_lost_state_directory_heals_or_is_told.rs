@@ -1,4 +1,4 @@
-//! LIF-10, IDN-1, CNV-3: the state directory of a running agent is emptied, removed, replaced, made unreadable or
+//! LIF-10, IDN-1, SEC-1, CNV-3: the state directory of a running agent is emptied, removed, replaced, made unreadable or
 //! read-only. What the agent holds in memory is written back, so that it stays the node that it was and runs nothing
 //! twice; where nothing can be kept, no run is made and both sides say why. Once the directory is right again the
 //! agent goes on by itself.
@@ -31,7 +31,7 @@ fn declared(text: &str) -> Says {
 struct Scene {
     daemon: Option<Daemon>,
     pair: Pair,
-    identity: [Vec<u8>; 2],
+    identity: [Vec<u8>; 3],
 }
 
 impl Scene {
@@ -41,9 +41,10 @@ impl Scene {
 
     async fn of(pair: Pair) -> Scene {
         let daemon = Some(pair.daemon());
-        let identity = identity(&pair.state());
-        let mut scene = Scene { daemon, pair, identity };
+        let mut scene = Scene { daemon, pair, identity: Default::default() };
         scene.converges("the beginning", HELLO).await;
+        scene.identity = identity(&scene.pair.state());
+        assert!(scene.identity.iter().all(|file| !file.is_empty()));
         scene
     }
 
@@ -111,9 +112,10 @@ impl Scene {
     }
 }
 
-/// Key and membership, byte by byte.
-fn identity(state: &Path) -> [Vec<u8>; 2] {
-    ["identity.key", "membership.json"].map(|name| std::fs::read(state.join(name)).unwrap_or_default())
+/// Keys and membership, byte by byte.
+fn identity(state: &Path) -> [Vec<u8>; 3] {
+    ["identity.key", "sealing.key", "membership.json"]
+        .map(|name| std::fs::read(state.join(name)).unwrap_or_default())
 }
 
 fn empty(directory: &Path) {
@@ -158,7 +160,7 @@ async fn each_part_that_is_gone_comes_back() {
         std::fs::remove_file(scene.pair.root().join("etc/motd")).unwrap();
         scene.converges(part, HELLO).await;
     }
-    for name in ["identity.key", "membership.json", "lock"] {
+    for name in ["identity.key", "sealing.key", "membership.json", "lock"] {
         std::fs::remove_file(scene.pair.state().join(name)).unwrap();
         let path = scene.pair.state().join(name);
         until(&format!("{name} is there again"), async || path.exists().then_some(())).await;

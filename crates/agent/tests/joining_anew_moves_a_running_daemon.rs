@@ -162,3 +162,38 @@ async fn a_renewal_writes_over_nothing() {
     file.put_back().unwrap();
     assert_eq!(membership(&pair).trust, trust);
 }
+
+/// WIR-7: `proxy` and a renewal at the same moment both come to be, in whichever order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_and_a_renewal_at_once_are_both_kept() {
+    const ROUNDS: usize = 100;
+    let pair = Pair::new(&says(Mode::Off, None, TransportPolicy::Auto)).await;
+    let key = identity::key(KeySource::Own, &pair.state(), &pair.root()).unwrap();
+    let first = membership(&pair);
+    for round in 0..ROUNDS {
+        let file = MembershipFile::of(&pair.state(), membership(&pair), key.clone());
+        let csr = CertificateRequest::read(&node_request(&key, &first.hostname).unwrap()).unwrap();
+        let (id, validity) = (key.public().node_id(), node_validity(fleet::now()));
+        let cert_pem =
+            pair.fleet.node_ca().issue_node(&csr, &id, &first.hostname, [3; 16], validity).unwrap();
+        let proxy: Arc<net::ProxyUrl> = Arc::new(format!("http://127.0.0.9:{}", round + 1).parse().unwrap());
+        let start = std::sync::Barrier::new(2);
+        let kept = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                let dir = file_of(&pair);
+                let written = dir.membership_turn().unwrap();
+                let member = written.membership().unwrap().unwrap();
+                written.save(&Membership { proxy: Some(proxy.clone()), ..member }).unwrap();
+            });
+            start.wait();
+            file.keep(RenewAnswer { cert_pem: cert_pem.clone() })
+        });
+        let after = membership(&pair);
+        assert_eq!(after.proxy, Some(proxy), "round {round}");
+        match kept {
+            Ok(_) => assert_eq!(after.cert_pem, cert_pem, "round {round}"),
+            Err(error) => assert!(matches!(error, TakeUpError::JoinedAnew), "round {round}: {error:?}"),
+        }
+    }
+}

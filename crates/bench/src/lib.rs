@@ -8,6 +8,7 @@ mod checkin;
 mod fleet;
 mod flood;
 mod floor;
+mod joins;
 mod load;
 mod process;
 mod proof;
@@ -40,6 +41,8 @@ pub enum Bench {
     Checkin(Load),
     /// Certificates renewed as 100,000 nodes do within ten minutes, while others check in
     Renewals(Load),
+    /// Ten thousand hosts that join at once, while others check in
+    Joins(JoinsArgs),
     /// Judging 100,000 named nodes before anything is signed
     Check(CheckArgs),
     /// Resolving and publishing 100,000 host entries, and an edit of one
@@ -125,6 +128,16 @@ impl Scale {
     fn steady(self) -> Duration {
         self.or(None, Duration::from_secs(2), Duration::from_millis(250))
     }
+}
+
+/// How many hosts join at once.
+#[derive(Clone, Debug, Args)]
+pub struct JoinsArgs {
+    /// Hosts that join, 10000 at most [default: 10000, quick: 300]
+    #[arg(long)]
+    hosts: Option<usize>,
+    #[command(flatten)]
+    scale: Scale,
 }
 
 /// How many nodes to judge.
@@ -229,6 +242,12 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
         Bench::Renewals(load) => {
             let figures = begin("renewals", load.scale);
             let measured = renewals::run(&load, &figures).await;
+            (figures, measured)
+        }
+        Bench::Joins(args) => {
+            let figures = begin("joins", args.scale);
+            let (hosts, time) = (args.scale.or(args.hosts, 10_000, 300), args.scale.time(None, 10, 60));
+            let measured = joins::run(hosts, time, &figures).await;
             (figures, measured)
         }
         Bench::Check(args) => {

@@ -6,7 +6,7 @@
 //! the reference read attributes through it. [`params`] reads and merges vars,
 //! [`traits`] names what a node observes of itself, [`channel`] is a channel's settings.
 //! [`delegation`] answers whether a release allows a piece of work, [`sync`] what may be
-//! synchronized at all.
+//! synchronized at all. [`visit`] walks the expressions of a declaration without evaluating them.
 
 pub mod channel;
 pub mod delegation;
@@ -20,3 +20,4 @@ pub mod state_directories;
 pub mod sync;
 pub mod traits;
 pub mod types;
+pub mod visit;

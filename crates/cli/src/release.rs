@@ -1,5 +1,6 @@
 //! `muster release`: what was published, and the way back to it.
 
+mod reseal;
 mod rollback;
 
 use clap::{Args, Subcommand};
@@ -21,7 +22,8 @@ Examples:
   muster release list
   muster release show          the newest
   muster release show 41
-  muster release rollback 41   show what would change, ask, and publish what release 41 held";
+  muster release rollback 41   show what would change, ask, and publish what release 41 held
+  muster release rollback 41 --repo fleet   the same, with its secrets as their sources have them now";
 
 /// Arguments of `muster release`.
 #[derive(Args, Debug)]

@@ -221,6 +221,11 @@ impl MintOptions {
         })
     }
 
+    /// The fleet repo that declares the token.
+    pub(crate) fn repo(&self) -> Option<&Path> {
+        self.repo.as_deref()
+    }
+
     fn validity(&self) -> Result<Duration, MintError> {
         let secs = catalog::duration::parse(&self.valid).map_err(MintError::Valid)?;
         Ok(Duration::from_secs(secs.into()))

@@ -108,6 +108,42 @@ fn an_age_file_for_another_key_is_told_apart_from_a_damaged_one() {
     assert!(said.contains("there is no age identity"), "{said}");
 }
 
+/// As `--identity <(command)` makes it.
+#[test]
+fn an_identity_that_can_be_read_once_opens_all_secrets() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut settings = repo(temp.path(), &[("a", b"x"), ("b", b"y"), ("c", b"z")]);
+    settings.identity = temp.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &settings.identity, rustix::fs::Mode::RWXU).unwrap();
+    let (pipe, text) = (settings.identity.clone(), key(1).to_file());
+    // One that reads it again waits for somebody who writes.
+    std::thread::spawn(move || std::fs::write(pipe, text.as_bytes()));
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        tell.send(settings.values(&[files()], &["a", "b", "c"].into()).unwrap().len())
+    });
+    assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)), Ok(3));
+}
+
+/// Each failure says what to do.
+#[test]
+fn what_does_not_resolve_says_what_to_do() {
+    let temp = tempfile::tempdir().unwrap();
+    let settings = repo(temp.path(), &[("a", b"x"), ("big", &[b'x'; 70_000])]);
+    let hint =
+        |sources: &[SecretSource], name: &str| settings.value(sources, name).unwrap_err().hint().unwrap();
+    let hangs = SecretSource { timeout_secs: 1, ..shell("slow", "", "sleep 600") };
+    assert!(hint(&[hangs], "a").contains("gives source slow more: `timeout: 2m`"));
+    assert!(hint(&[shell("fails", "", "exit 3")], "a").contains("by hand"));
+    assert!(hint(&[files()], "big").contains("make its key the secret"));
+    assert!(hint(&[files()], "b").contains("muster secret set b"));
+    assert!(hint(&[], "a").contains("secrets: {sources:"));
+    std::fs::write(temp.path().join("secrets/b.age"), "hunter2").unwrap();
+    assert!(hint(&[files()], "b").contains("writes it anew"));
+    std::fs::write(&settings.identity, key(2).to_file().as_bytes()).unwrap();
+    assert!(hint(&[files()], "a").contains("--identity FILE"));
+}
+
 /// Answers each request of an HTTP API as told; gives the requests.
 fn api(answers: Vec<(&'static str, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

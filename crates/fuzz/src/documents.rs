@@ -9,9 +9,13 @@ use net::issue::CertificateRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::audit::{AuditRow, AuditVerifier};
+use trust::lists::{self, HeldList, ListSuccession};
 use trust::sealing::{self, SealedSecret, SecretKeys, age};
 use trust::signed::{self, Document};
-use trust::{Beacon, Header, SealingKey, SigningKey, Slots, TrustDocument, token};
+use trust::{
+    Beacon, Header, RevocationSet, SealingKey, SignedList, SigningKey, Slots, TokenAllowlist, TrustDocument,
+    token,
+};
 use wire::body;
 
 use crate::text;
@@ -72,6 +76,28 @@ pub(crate) fn header(data: &[u8]) {
     if let Ok(link) = body::decode(data) {
         let _ = trust::ChainHead::read(&link);
     }
+}
+
+/// One of the lists that a release key signs (ENR-3, IDN-6).
+pub(crate) fn signed_list(data: &[u8]) {
+    canonical::<TokenAllowlist>(data);
+    canonical::<RevocationSet>(data);
+    opened_list::<TokenAllowlist>(data);
+    opened_list::<RevocationSet>(data);
+}
+
+fn opened_list<L: SignedList>(data: &[u8]) {
+    let Ok(document) = body::decode(data) else { return };
+    let Ok(fleet) = "demo-1".parse() else { return };
+    let Ok(list) = lists::open::<L>(&document, &TrustDocument::first(fleet, slots(), slots())) else {
+        return;
+    };
+    assert_eq!(list.fault(), None, "what is opened is within its bounds");
+    let (digest, now) = (signed::digest(&document), list.signed_at());
+    assert_eq!(lists::follows(&list, &digest, None, now), Ok(ListSuccession::Follows));
+    let held = |digest| Some(HeldList { seq: list.seq(), digest });
+    assert_eq!(lists::follows(&list, &digest, held(digest), now), Ok(ListSuccession::Same));
+    assert!(lists::follows(&list, &digest, held(Digest::ZERO), now).is_err(), "its number is taken");
 }
 
 pub(crate) fn proof(data: &[u8]) {

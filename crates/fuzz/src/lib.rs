@@ -38,6 +38,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "sealed", run: documents::sealed },
     FuzzTarget { name: "selector", run: repos::selector },
     FuzzTarget { name: "signature", run: travel::signature },
+    FuzzTarget { name: "signed_list", run: documents::signed_list },
     FuzzTarget { name: "sse", run: travel::sse },
     FuzzTarget { name: "ssh_key", run: documents::ssh_key },
     FuzzTarget { name: "template", run: repos::template },

@@ -170,3 +170,89 @@ fn nodes_of_a_pattern_get_keys_of_their_own_and_each_secret_is_named() {
         assert!(said.contains("app/password") && said.contains(why), "{said}");
     }
 }
+
+/// What was rotated since is not undone by a rollback, where the fleet repo is at hand.
+#[test]
+fn a_rollback_asks_for_secrets_anew() {
+    let nodes =
+        "nodes:\n  - match: [web-1]\n    modules: [app]\n    vars: {app.password: secret:app/password}\n";
+    let mut fleet = SecretFleet::new(nodes, MODULE);
+    let template = fleet.repo.join("modules/app/templates/app.conf.j2");
+    write(&template, "old={{ params.password }}\n");
+    let _running = fleet.server.start();
+    fleet.set("app/key", b"planted-key");
+    fleet.set("app/password", b"first-word");
+    let one = fleet.joined("web-1");
+    fleet.trust(&one);
+    fleet.server.publish(&fleet.repo);
+    let _agent = one.start();
+    one.until_read("/etc/app.conf", "old=first-word\n");
+    fleet.set("app/password", b"second-word");
+    write(&template, "new={{ params.password }}\n");
+    fleet.server.publish(&fleet.repo);
+    one.until_read("/etc/app.conf", "new=second-word\n");
+
+    let asked = fleet.server.muster(&["release", "rollback", "1", "--repo", fleet.repo(), "--dry-run"]);
+    assert_eq!(asked.status.code(), Some(2), "{}", text(&asked.stderr));
+    let said = fleet.server.ok(&["release", "rollback", "1", "--repo", fleet.repo(), "--yes"]);
+    assert!(said.contains("and 2 secrets as their sources have them now"), "{said}");
+    one.until_read("/etc/app.conf", "old=second-word\n");
+    let again = fleet.server.ok(&["release", "rollback", "1", "--repo", fleet.repo(), "--yes"]);
+    assert!(again.contains("already holds what release 1 held"), "{again}");
+
+    // Without it the values of then come back, which is said before anybody is asked.
+    let plain = fleet.server.muster(&["release", "rollback", "1", "--yes"]);
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
+    assert!(text(&plain.stderr).contains("--repo DIR asks their sources anew"), "{}", text(&plain.stderr));
+    one.until_read("/etc/app.conf", "old=first-word\n");
+
+    // Nothing is sealed for a key that the fleet repo does not name any more.
+    std::fs::remove_file(fleet.repo.join("recipients.yaml")).unwrap();
+    let refused = fleet.server.muster(&["release", "rollback", "2", "--repo", fleet.repo()]);
+    assert!(text(&refused.stderr).contains("no recipient key of 1 node"), "{}", text(&refused.stderr));
+}
+
+/// IDN-6, IDN-10: a host that is out, and one that is replaced, has a key that nothing is sealed for any more.
+#[test]
+fn nothing_is_sealed_for_a_host_that_is_out() {
+    let nodes = "nodes:\n  - match: [web-1, web-2]\n    modules: [app]\n    vars: {app.password: secret:app/password}\n";
+    let mut fleet = SecretFleet::new(nodes, MODULE);
+    write(&fleet.repo.join("modules/app/templates/app.conf.j2"), "password={{ params.password }}\n");
+    let _running = fleet.server.start();
+    fleet.set("app/key", b"planted-key");
+    fleet.set("app/password", b"planted-word");
+    let (one, two) = (fleet.joined("web-1"), fleet.joined("web-2"));
+    fleet.trust(&one);
+    fleet.trust(&two);
+    fleet.server.publish(&fleet.repo);
+    let file = fleet.repo.join("recipients.yaml");
+    let read = || std::fs::read_to_string(&file).unwrap();
+
+    let out = fleet.server.muster(&["node", "revoke", "web-1", "--repo", fleet.repo(), "--yes"]);
+    let said = text(&out.stderr);
+    assert!(out.status.success() && said.contains("muster secret rotate app/key, app/password"), "{said}");
+    assert!(!read().contains("web-1") && read().contains("web-2"), "{}", read());
+    let reach = fleet.server.json(&["secret", "reach", "app/key", "--repo", fleet.repo()]);
+    assert_eq!(reach["app/key"]["open"], serde_json::json!(["web-2"]), "{reach}");
+    // A name that nobody has is a mistake more often than not.
+    let nobody = fleet.server.muster(&["node", "revoke", "web-11", "--repo", fleet.repo(), "--yes"]);
+    assert!(text(&nobody.stderr).contains("no node is called web-11"), "{}", text(&nobody.stderr));
+
+    let out = fleet.server.muster(&["node", "replace", "web-2", "--repo", fleet.repo()]);
+    let said = text(&out.stderr);
+    assert!(out.status.success() && said.contains("out of recipients.yaml"), "{said}");
+    assert!(said.contains("muster secret trust web-2 KEY"), "{said}");
+    assert!(read().contains("recipients: {}"), "{}", read());
+    fleet.server.publish(&fleet.repo);
+    // The list that was emptied takes the next key.
+    fleet.trust(&two);
+    assert!(read().contains("recipients:\n  web-2: age1"), "{}", read());
+    // One in another file is left alone, and told.
+    std::fs::create_dir(fleet.repo.join("recipients")).unwrap();
+    std::fs::rename(&file, fleet.repo.join("recipients/more.yaml")).unwrap();
+    let trusted =
+        fleet.server.muster(&["secret", "trust", "web-2", &recipient(&one), "--repo", fleet.repo(), "--yes"]);
+    assert!(text(&trusted.stderr).contains("below recipients/"), "{}", text(&trusted.stderr));
+    let out = fleet.server.muster(&["node", "revoke", "web-2", "--repo", fleet.repo(), "--yes"]);
+    assert!(text(&out.stderr).contains("still sealed for the key of web-2"), "{}", text(&out.stderr));
+}

@@ -184,15 +184,19 @@ impl ProxySettings {
         }
     }
 
-    /// Whether a host is reached without a proxy.
+    /// Whether a host is reached without a proxy. Names are compared as curl does: in any case, an IPv6 address with or
+    /// without brackets.
     pub fn excepts(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
         let address: Option<IpAddr> = host.parse().ok();
-        let names = self.none.split(',').map(|name| name.trim().trim_start_matches('.'));
+        let names = self.none.split(',').map(|name| name.trim().trim_start_matches('.').to_ascii_lowercase());
         names.filter(|name| !name.is_empty()).any(|name| {
+            let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
             let within =
-                || name.parse::<IpNet>().is_ok_and(|net| address.is_some_and(|at| net.contains(&at)));
-            let below = || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
-            name == "*" || host == name || below() || within()
+                || bare.parse::<IpNet>().is_ok_and(|net| address.is_some_and(|at| net.contains(&at)));
+            let same = || bare.parse::<IpAddr>().is_ok_and(|one| address == Some(one));
+            let below = || host.strip_suffix(bare).is_some_and(|rest| rest.ends_with('.'));
+            bare == "*" || host == bare || below() || same() || within()
         })
     }
 }
@@ -373,7 +377,7 @@ mod tests {
     #[test]
     fn the_environment_excepts_hosts_domains_and_networks() {
         let settings = ProxySettings {
-            none: " .corp.example, 10.0.0.0/8,fd00::/8,localhost".to_owned(),
+            none: " .corp.example, 10.0.0.0/8,fd00::/8,localhost,[FE80::1],Other.Example".to_owned(),
             ..ProxySettings::default()
         };
         for (host, excepted) in [
@@ -384,6 +388,10 @@ mod tests {
             ("11.1.2.3", false),
             ("fd00::1", true),
             ("localhost", true),
+            ("LOCALHOST", true),
+            ("x.other.example", true),
+            ("fe80:0::1", true),
+            ("fe80::2", false),
             ("a.example", false),
         ] {
             assert_eq!(settings.excepts(host), excepted, "{host}");

@@ -141,4 +141,35 @@ mod tests {
             ("a2", Some("a1"), Two),
         ]);
     }
+
+    /// A disk that is set back again and again, as by a reset lab: what is remembered of it is bounded, and the newest
+    /// branches are told apart still.
+    #[test]
+    fn displaced_starts_are_remembered_within_a_bound() {
+        let (mut lineage, mut displaced) = (InstanceLineage::default(), Vec::new());
+        let mut heard = |id: &str, after: Option<&str>| {
+            let instance = AgentInstance { id: id.to_owned(), after: after.map(str::to_owned) };
+            let notice = lineage.heard(&instance, &mut displaced);
+            (notice, displaced.len())
+        };
+        heard("x", None);
+        heard("b0", Some("x"));
+        for branch in 1..=MAX_DISPLACED + 3 {
+            let (notice, kept) = heard(&format!("b{branch}"), Some("x"));
+            assert_eq!((notice, kept), (One, branch.min(MAX_DISPLACED)));
+        }
+        // The one that was displaced the longest ago of those that are remembered.
+        assert_eq!(heard("b3", Some("x")).0, Two);
+        assert_eq!(heard("later", Some("b3")).0, Two);
+    }
+
+    /// What is no start says nothing.
+    #[test]
+    fn a_start_without_a_name_or_with_too_long_a_one_says_nothing() {
+        let long = "x".repeat(MAX_INSTANCE + 1);
+        let longest = "x".repeat(MAX_INSTANCE);
+        said(&[("a1", None, One), ("", Some("a1"), One), ("", None, One), ("a1", None, One)]);
+        said(&[("a1", None, One), (&long, Some("a1"), One), (&long, None, One), ("a1", None, One)]);
+        said(&[("a1", None, One), (&longest, Some("a1"), One), ("a1", None, Two)]);
+    }
 }

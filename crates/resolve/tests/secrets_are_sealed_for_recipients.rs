@@ -136,6 +136,52 @@ fn each_node_gets_what_it_is_declared_and_opens_what_is_sealed_for_it() {
     assert!(release.requires(trust::feature::FEATURES).contains(&"secrets".to_owned()));
 }
 
+fn needed(tree: &Tree) -> Vec<(String, bool)> {
+    let needs = SecretNeeds::of(check(tree).unwrap().specialize());
+    needs.secrets.into_iter().map(|(name, needed)| (name, needed.in_text)).collect()
+}
+
+/// Nodes with the same modules: a default counts for the one that does not set the param, whoever else does.
+#[test]
+fn a_default_counts_for_whoever_does_not_set_it() {
+    let nodes = "nodes:\n  - match: [a.t]\n    modules: [app]\n    vars: {app.word: secret:team/word}\n  \
+                 - match: [b.t]\n    modules: [app]\n";
+    let of = |name: &str, in_text| (name.to_owned(), in_text);
+    assert_eq!(
+        needed(&with(tree("recipients: {}\n"), [("nodes.yaml", nodes)])),
+        [of("team/default", true), of("team/key", false), of("team/word", true)]
+    );
+}
+
+/// A param that is the whole content of a file in its own module is a text where another module reads it as a var.
+#[test]
+fn what_another_module_reads_has_to_be_a_text() {
+    let module = "params:\n  whole: {type: secret, default: \"secret:team/default\"}\nresources:\n  - file: /etc/whole\n    \
+                  content: ${{ params.whole }}\n";
+    let reader =
+        "depends_on: [app]\nresources:\n  - file: /etc/reader\n    content: \"x=${{ vars.app.whole }}\"\n";
+    let nodes = |modules: &str, vars: &str| {
+        format!("nodes:\n  - match: [a.t]\n    modules: [{modules}]\n    vars: {{{vars}}}\n")
+    };
+    let fleet = |nodes: &str| {
+        let changed = [
+            ("nodes.yaml", nodes),
+            ("modules/app/module.yaml", module),
+            ("modules/plain/module.yaml", reader),
+        ];
+        with(tree("recipients: {}\n"), changed)
+    };
+    for (modules, vars, name, in_text) in [
+        ("app", "", "team/default", false),
+        ("app, plain", "", "team/default", true),
+        ("app", "app.whole: secret:team/word", "team/word", false),
+        ("app, plain", "app.whole: secret:team/word", "team/word", true),
+    ] {
+        let found = needed(&fleet(&nodes(modules, vars)));
+        assert_eq!(found, [(name.to_owned(), in_text)], "{modules} {vars}");
+    }
+}
+
 #[test]
 fn what_did_not_change_is_sealed_as_the_same_bytes() {
     let fleet = fleet(&[("a.t", 1), ("b.t", 2), ("x.p", 3)]);
@@ -204,6 +250,9 @@ fn mistakes_in_sources_and_recipients_are_named() {
     for (text, code) in [
         ("secrets: {sources: {a: {age: ../x}}}\n", "E017"),
         ("secrets: {sources: {a: {url: \"http://v.example\", path: kv/x}}}\n", "E017"),
+        ("secrets: {sources: {a: {url: \"http://127.0.0.1.v.example\", path: kv/x}}}\n", "E017"),
+        ("secrets: {sources: {a: {url: \"http://localhost@v.example\", path: kv/x}}}\n", "E017"),
+        ("secrets: {sources: {a: {url: \"http://localhost:x@v.example/\", path: kv/x}}}\n", "E017"),
         ("secrets: {sources: {a: {url: \"https://v.example\"}}}\n", "E016"),
         ("secrets: {sources: {a: {command: []}}}\n", "E017"),
         ("secrets: {sources: {a: {age: x, command: [b]}}}\n", "E016"),
@@ -215,6 +264,14 @@ fn mistakes_in_sources_and_recipients_are_named() {
         );
         let tree = with(tree("recipients: {}\n"), [("fleet.yaml", &*fleet)]);
         assert!(codes(&tree).contains(&code), "{text}: {:?}", codes(&tree));
+    }
+    for local in ["http://127.0.0.1:8200", "http://localhost/v", "http://[::1]:8200"] {
+        let fleet = format!(
+            "format: 1\nname: t\nchannels: {{stable: {{freshness: 14d}}}}\ndefaults: {{channel: stable}}\n\
+             secrets: {{sources: {{a: {{url: \"{local}\", path: kv/x}}}}}}\n"
+        );
+        let tree = with(tree("recipients: {}\n"), [("fleet.yaml", &*fleet)]);
+        assert_eq!(codes(&tree), Vec::<&str>::new(), "{local}");
     }
     for (text, code) in [
         ("recipients: {a.t: age1x}\n", "E017"),

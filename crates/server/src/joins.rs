@@ -384,7 +384,10 @@ pub(crate) fn named(plane: &ControlPlane, name: &str) -> Result<PendingJoin, Pro
     match found.as_slice() {
         [one] => Ok(one.join.clone()),
         [] => {
-            let detail = format!("no host {:?} asks to join", crate::index::clip(name));
+            let detail = format!(
+                "no host {:?} asks to join; `muster node list --pending` shows those that do",
+                crate::index::clip(name)
+            );
             Err(Problem::new(Code::NotFound, detail))
         }
         several => {

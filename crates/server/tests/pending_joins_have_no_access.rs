@@ -154,6 +154,23 @@ async fn no_hostname_is_taken_from_a_node_and_two_keys_are_told_apart() {
     node.survives().await;
 }
 
+/// A host that renames itself while an operator looks at it is not approved under the other name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_approved_under_the_name_that_was_shown() {
+    let fleet = Fleet::start().await;
+    let key = new_key();
+    refuses(fleet.ask("web-7", &key).await, Code::JoinPending);
+    refuses(fleet.ask("db-1", &key).await, Code::JoinPending);
+    let mut operator = fleet.operator().await;
+    let shown = json!({ "fingerprint": key.public().fingerprint() });
+    let problem =
+        refuses(operator.post::<_, JoinView>("/v1/joins/web-7/approve", &shown).await, Code::NotFound);
+    assert!(problem.detail.unwrap().contains("under another name"));
+    refuses(fleet.ask("db-1", &key).await, Code::JoinPending);
+    let _: JoinView = operator.post("/v1/joins/db-1/approve", &shown).await.unwrap();
+    fleet.ask("db-1", &key).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn so_many_of_one_network_wait() {
     let fleet = Fleet::start().await;

@@ -18,7 +18,7 @@ use test_support::fleet::synced::managed;
 use test_support::fleet::{
     Fleet, LIMIT, Member, PATIENCE, body_of, call, new_key, now, quiet, refused, refuses,
 };
-use test_support::wait::until;
+use test_support::wait::{eventually, until};
 use trust::lists::Revocation;
 use wire::enroll::{RenewAnswer, RenewRequest};
 use wire::{Code, route};
@@ -34,6 +34,12 @@ async fn is_cut(node: &Member, client: &mut Client, path: &str, method: Method) 
         Err(ClientError::Exchange { .. } | ClientError::CertificateRevoked { .. }) => true,
         Err(error) => panic!("{error:?}"),
     }
+}
+
+/// Certificates know whole seconds: what is issued afterwards is of a later one.
+async fn another_second() {
+    let begun = now();
+    eventually("the clock shows another second", || now().secs() > begun.secs()).await;
 }
 
 async fn tls_refuses(node: &Member) {
@@ -55,11 +61,7 @@ async fn everything_that_is_open_is_cut_and_nothing_opens_again() {
     let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("edge-1", &managed()).node("edge-2", &managed());
     let made = make(&plan, &fleet.release_key());
     fleet.operator().await.publish(&made).await.unwrap();
-    // The certificate knows whole seconds.
-    let begun = now();
-    while now().secs() <= begun.secs() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    another_second().await;
     let held = CheckIn { held: Some(made.held("edge-1")), ..quiet() };
     let mut idle = node.dial().await;
     call(&mut idle, node.signed(Method::POST, route::CHECKIN, body_of(&held))).await;
@@ -123,10 +125,7 @@ async fn a_renewal_saves_nobody() {
     let decided = now();
     let csr_pem = net::issue::node_request(&node.key, &node.hostname).unwrap();
     let request = RenewRequest { csr_pem };
-    let begun = now();
-    while now().secs() <= begun.secs() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    another_second().await;
     let renewed: RenewAnswer = node.post(route::RENEW, &request).await.unwrap();
     fleet.revoke(1, &[("web-1", decided)]).await.unwrap();
     let key = net::tls::ClientKey::Node(&node.key);

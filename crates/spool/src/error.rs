@@ -32,6 +32,16 @@ pub enum SpoolError {
         /// The process that holds it, if it said so.
         pid: Option<u32>,
     },
+    /// Another process kept its turn at changing a directory for too long.
+    #[error(
+        "another process has been changing {} for {} s",
+        path.display(),
+        crate::lock::TURN_WITHIN.as_secs()
+    )]
+    TurnTaken {
+        /// The directory.
+        path: PathBuf,
+    },
     /// There is more of something than may be.
     #[error("{what}: over the limit of {limit} bytes")]
     TooLarge {

@@ -35,6 +35,6 @@ pub use blobs::BlobStore;
 pub use disk::{Disk, DiskOp, FaultAction, Faults, Point};
 pub use error::{Result, SpoolError};
 pub use journal::Journal;
-pub use lock::StateLock;
+pub use lock::{DirectoryTurn, StateLock};
 pub use log::{FactLog, LogLimits};
 pub use objects::ObjectLog;

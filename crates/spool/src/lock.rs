@@ -1,9 +1,10 @@
-//! One process for each state directory.
+//! One process for each state directory, and one at a time that changes a file which several processes write.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::DiskOp;
 use crate::disk::failed;
@@ -62,6 +63,48 @@ impl Drop for StateLock {
         // A child that was forked and is not its own program yet has the file too: closing it here
         // alone would leave the directory locked for a moment.
         let _ = self.file.unlock();
+    }
+}
+
+/// How long a turn at a directory may be waited for: whoever has it reads one small file and writes it.
+pub const TURN_WITHIN: Duration = Duration::from_secs(10);
+/// Between two looks whether the turn is free.
+const TURN_LOOK: Duration = Duration::from_millis(5);
+
+/// A turn at changing what several processes write in one directory: the lock of the directory itself, which leaves no
+/// file behind. The kernel gives it back however the process ends.
+#[derive(Debug)]
+pub struct DirectoryTurn {
+    directory: File,
+}
+
+impl DirectoryTurn {
+    /// Takes the turn, for which it waits at most [`TURN_WITHIN`].
+    ///
+    /// # Errors
+    /// [`SpoolError::TurnTaken`] when another process keeps it for longer; and those of the disk.
+    pub fn take(directory: &Path) -> Result<DirectoryTurn> {
+        let file = File::open(directory).map_err(|error| failed(DiskOp::Open, directory, error))?;
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(DirectoryTurn { directory: file }),
+                Err(TryLockError::Error(error)) => return Err(failed(DiskOp::Lock, directory, error)),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < TURN_WITHIN => {
+                    std::thread::sleep(TURN_LOOK)
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(SpoolError::TurnTaken { path: directory.to_owned() });
+                }
+            }
+        }
+    }
+}
+
+impl Drop for DirectoryTurn {
+    fn drop(&mut self) {
+        // As for a state lock: a child may have the file too.
+        let _ = self.directory.unlock();
     }
 }
 

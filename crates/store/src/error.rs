@@ -92,7 +92,7 @@ pub enum EnrollError {
         by: Hostname,
     },
     /// As many keys used the group token as may (ENR-9).
-    #[error("the group token was used by {uses} hosts, as many as it is for")]
+    #[error("the group token was used by {uses} host{}, as many as it is for", if *uses == 1 { "" } else { "s" })]
     GroupSpent {
         /// By how many.
         uses: u32,

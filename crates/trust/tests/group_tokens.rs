@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use model::{Digest, Timestamp};
 use trust::group_token::{
-    GroupAdmission, GroupClaims, GroupTermsError, MAX_GROUP_USES, is_group_token, label, mint, peek, verify,
+    GroupAdmission, GroupClaims, GroupTermsError, MAX_GROUP_LABELS, MAX_GROUP_USES, MAX_LABEL_NAME,
+    MAX_LABEL_VALUE, is_group_token, label, mint, peek, verify,
 };
 use trust::token::{self, KeySource, MAX_LIFE, TokenError};
 use trust::{SigningKey, Slots};
@@ -60,6 +61,43 @@ fn it_is_read_back_for_hosts_of_its_pattern() {
     assert_eq!(verify(&token, &other, "web-1", ISSUED), Err(TokenError::Forged));
     let rejecting = Slots { reject_before: Some(ISSUED.plus(Duration::from_secs(1))), ..slots() };
     assert_eq!(verify(&token, &rejecting, "web-1", ISSUED), Err(TokenError::Forged));
+}
+
+/// A pattern may match what is no hostname; a token of a changed program counts no more than one that is minted.
+#[test]
+fn a_signature_alone_is_not_enough() {
+    let token = mint(&GroupClaims { pattern: "*".to_owned(), ..claims() }, &root()).unwrap();
+    for odd in ["", "web_1", "-web", "WEB-1", "web-1\n"] {
+        assert!(
+            matches!(verify(&token, &slots(), odd, ISSUED), Err(TokenError::OtherGroup { .. })),
+            "{odd:?}"
+        );
+    }
+    let unminted = |claims: &GroupClaims| {
+        let bytes = model::canonical::to_bytes(claims).unwrap();
+        let signature = root().sign(&trust::signed::message("group-token", &bytes));
+        let code = data_encoding::BASE64URL_NOPAD;
+        format!("muster-group1.{}.{}", code.encode(&bytes), code.encode(&signature))
+    };
+    assert_eq!(verify(&unminted(&claims()), &slots(), "web-1", ISSUED), Ok(claims()));
+    for uses in [0, MAX_GROUP_USES + 1] {
+        let verified = verify(&unminted(&GroupClaims { uses, ..claims() }), &slots(), "web-1", ISSUED);
+        assert_eq!(verified, Err(TokenError::Group(GroupTermsError::Uses)));
+    }
+    let long = GroupClaims { expires_at: ISSUED.plus(MAX_LIFE + Duration::from_secs(1)), ..claims() };
+    assert_eq!(verify(&unminted(&long), &slots(), "web-1", ISSUED), Err(TokenError::TooLong));
+}
+
+/// Each bound as it stands is minted.
+#[test]
+fn terms_at_their_bounds_are_minted() {
+    let many = (0..MAX_GROUP_LABELS).map(|n| (format!("l{n}"), String::new())).collect();
+    let longest = [("n".repeat(MAX_LABEL_NAME), "v".repeat(MAX_LABEL_VALUE))].into();
+    for labels in [many, longest] {
+        mint(&GroupClaims { labels, uses: MAX_GROUP_USES, ..claims() }, &root()).unwrap();
+    }
+    let long = GroupClaims { uses: 1, expires_at: ISSUED.plus(MAX_LIFE), ..claims() };
+    mint(&long, &root()).unwrap();
 }
 
 /// The claims are signed as what they are: put behind the other prefix they are forged.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use model::Timestamp;
 use trust::chain::{self, ChainHead, SlotChange, SlotName};
 use trust::lists::{
-    HeldList, ListRefusal, ListSuccession, MAX_LISTED, Revocation, RevocationSet, TokenAllowlist, follows,
-    open, open_kept,
+    HeldList, ListRefusal, ListSuccession, MAX_LISTED, MAX_NONCE, MAX_WHY, Revocation, RevocationSet,
+    SignedList, TokenAllowlist, follows, open, open_kept,
 };
 use trust::signed::VerifyError;
 use trust::{SigningKey, Slots, TrustDocument, signed};
@@ -65,6 +65,27 @@ fn what_is_not_in_order_is_refused() {
     assert!(matches!(open::<RevocationSet>(&ahead, &trust), Err(ListRefusal::Malformed(_))));
 }
 
+/// Each bound as it stands, and one beyond.
+#[test]
+fn bounds_are_kept_to_the_last() {
+    for (nonce, is_wrong) in [("n".repeat(MAX_NONCE), false), ("n".repeat(MAX_NONCE + 1), true)] {
+        let list = TokenAllowlist { tokens: BTreeMap::from([(nonce, NOW)]), ..allowlist(1) };
+        assert_eq!(list.fault().is_some(), is_wrong);
+    }
+    for (length, says) in [(MAX_WHY, ""), (MAX_WHY + 1, "the reason of web-1")] {
+        let mut set = set(NOW);
+        set.revoked.values_mut().for_each(|one| one.why = Some("w".repeat(length)));
+        let found = set.fault().unwrap_or_default();
+        assert_eq!((found.is_empty(), found.starts_with(says)), (says.is_empty(), true), "{found}");
+    }
+    for (count, is_wrong) in [(MAX_LISTED, false), (MAX_LISTED + 1, true)] {
+        let one = Revocation { not_before: NOW, why: None };
+        let revoked = (0..count).map(|n| (format!("web-{n}").parse().unwrap(), one.clone())).collect();
+        assert_eq!(RevocationSet { revoked, ..set(NOW) }.fault().is_some(), is_wrong, "{count}");
+    }
+    assert!(set(NOW.plus(Duration::from_secs(60))).fault().is_none(), "with the slack of every deadline");
+}
+
 #[test]
 fn its_number_only_rises() {
     let list = allowlist(5);
@@ -104,6 +125,11 @@ fn a_retired_key_is_believed_for_what_is_held_and_a_rejected_one_is_not() {
     let limit = NOW.plus(Duration::from_secs(1));
     let rejected = ListRefusal::Signature(VerifyError::RejectedBefore(limit));
     assert_eq!(kept(&replaced(Some(limit))), Err(rejected));
+    // What was kept is of this fleet and within its bounds all the same.
+    let elsewhere = TokenAllowlist { fleet: "acme-2".parse().unwrap(), ..allowlist(1) };
+    let elsewhere = signed::sign(&elsewhere, &[&key(1)]).unwrap();
+    let refused = open_kept::<TokenAllowlist>(&elsewhere, [&retired, &first]);
+    assert!(matches!(refused, Err(ListRefusal::OtherFleet { .. })), "{refused:?}");
     let stranger = signed::sign(&allowlist(1), &[&key(7)]).unwrap();
     let refused = open_kept::<TokenAllowlist>(&stranger, [&retired, &first]);
     assert_eq!(refused, Err(ListRefusal::Signature(VerifyError::Untrusted)));

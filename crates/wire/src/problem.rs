@@ -113,7 +113,7 @@ codes! {
     ReportRefused "report-refused" 400 "The report of a failed join is refused"
         "Only a trust error and a failed enrollment are told so, by the host and key of a token that was not used. There is nothing to do for the agent."
     TokenUsed "token-used" 409 "The token was used"
-        "Each token enrolls one node once. Mint a new one."
+        "Each token enrolls one node once. Mint a new one. If it was not this host that used it, somebody else did: `muster node list` shows the node, `muster node revoke HOSTNAME` puts it out."
     GroupTokenSpent "group-token-spent" 409 "The group token was used by as many hosts as it is for"
         "A host that used it may do so again; another one needs another token: `muster token mint --group PATTERN --uses N`."
     JoinPending "join-pending" 403 "The host waits for an operator's approval"

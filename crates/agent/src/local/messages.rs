@@ -149,10 +149,14 @@ impl ContactProblem {
                 format!("is the proxy up, and is that its address? another one: {set_proxy}")
             }
             ContactProblem::ProxyCredentials => {
-                format!("write http://USER:PASSWORD@HOST:PORT of the proxy into a file, then: {set_proxy}")
+                format!(
+                "write http://USER:PASSWORD@HOST:PORT of the proxy into a file, then: {set_proxy}; a proxy that takes no \
+                 such password (Basic) has to let this host through without one"
+            )
             }
             ContactProblem::ProxyRefused => format!(
-                "have the proxy allow CONNECT to the control plane's host and port, or set another one: {set_proxy}"
+                "have the proxy allow CONNECT to the control plane's host and port (sign in to the network where it asks for \
+                 that), or set another one: {set_proxy}"
             ),
             ContactProblem::NoTunnel => format!(
                 "what answers is no proxy that opens tunnels, or a captive portal: sign in to the network where it \

@@ -1,6 +1,7 @@
 //! The contents of the state directory as the resource types use them.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use model::object::MAX_BLOB;
 use model::{Digest, Fields};
@@ -14,17 +15,35 @@ use super::{ContentLoss, Durable};
 use crate::identity::{self, KeyError};
 
 impl Durable {
-    /// The key that secrets are sealed for.
+    /// The key that secrets are sealed for. Once it was read it is that of this process: a directory that is lost
+    /// makes it no other one.
     ///
     /// # Errors
     /// When it cannot be read or made.
-    pub(crate) fn sealing_key(&self) -> Result<SealingKey, KeyError> {
-        identity::sealing_key(self.path())
+    pub(crate) fn sealing_key(&self) -> Result<Arc<SealingKey>, KeyError> {
+        if let Some(known) = self.sealing.get() {
+            return Ok(known.clone());
+        }
+        let key = Arc::new(identity::sealing_key(self.path())?);
+        Ok(self.sealing.get_or_init(|| key).clone())
+    }
+
+    /// Writes the sealing key back where it is gone or damaged: secrets are sealed for it, and what is kept of files
+    /// that held one is sealed under it (SEC-1, LIF-10). Another one stays.
+    ///
+    /// # Errors
+    /// [`KeyError`] names the file.
+    pub(crate) fn put_back_sealing_key(&self) -> Result<(), KeyError> {
+        match self.sealing.get() {
+            Some(key) => identity::put_back_sealing(key, self.path()),
+            None => Ok(()),
+        }
     }
 
     /// What seals what is kept of files that hold a secret.
     fn vault(&self) -> Result<LocalVault, KeyError> {
-        Ok(LocalVault::of(&self.sealing_key()?))
+        let key = self.sealing_key()?;
+        Ok(LocalVault::of(&key))
     }
 }
 

@@ -136,5 +136,8 @@ pub(super) fn nudged(options: &MachineOptions) -> bool {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no token: give --token, --token-file or MUSTER_TOKEN")]
+#[error(
+    "no token: give --token, --token-file or MUSTER_TOKEN; to ask without one, give what `muster token address` prints on an \
+     operator's machine"
+)]
 struct NoToken;

@@ -127,9 +127,6 @@ fn typed(typed: Option<TypedProxy>, file: Option<&Path>) -> Result<Option<TypedP
 }
 
 /// Shows the proxy, or sets it.
-///
-/// A daemon that renews its certificate in the same moment may have its new one written over by the one before: it
-/// takes that up, and renews again.
 pub(super) fn proxy(
     options: &MachineOptions,
     asked: SetProxyArgs,
@@ -137,11 +134,17 @@ pub(super) fn proxy(
 ) -> Result<ExitCode, VerbFailure> {
     let state = options.state_dir();
     let dir = StateDir::at(&state, spool::Disk::new());
-    let member = dir.membership()?.ok_or(StateError::NotJoined(state))?;
-    let typed = typed(asked.url, asked.file.as_deref())?;
-    let Some(typed) = typed else { return shown(member.proxy.as_deref(), json, "") };
+    let not_joined = || StateError::NotJoined(state.clone());
+    let Some(typed) = typed(asked.url, asked.file.as_deref())? else {
+        return shown(dir.membership()?.ok_or_else(not_joined)?.proxy.as_deref(), json, "");
+    };
     let proxy = typed.read().map_err(SetProxyError::from)?;
-    dir.save_membership(&Membership { proxy: proxy.clone(), ..member })?;
+    // Before the turn, as there may be no directory to take one at.
+    dir.membership()?.ok_or_else(not_joined)?;
+    let written = dir.membership_turn()?;
+    let member = written.membership()?.ok_or_else(not_joined)?;
+    written.save(&Membership { proxy: proxy.clone(), ..member })?;
+    drop(written);
     let next = match nudged(options) {
         true => format!("the daemon that runs here takes it up now: {}\n", command("status")),
         false => String::new(),

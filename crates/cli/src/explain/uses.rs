@@ -3,43 +3,37 @@
 use std::collections::BTreeSet;
 
 use catalog::module::{CommandLine, Module};
-use lang::{Expr, InterpolatedText, Template, Value};
+use catalog::visit::ExpressionVisitor;
+use converge::bind::NameUses;
+use lang::Value;
 
 /// Dotted names as their parts: `["params", "port"]`.
 pub(super) type NamesUsed = BTreeSet<Vec<String>>;
 
 /// The names that a condition uses.
 pub(super) fn of_condition(source: &str) -> NamesUsed {
-    Expr::parse(source)
-        .map(|expr| expr.names().into_iter().map(|name| name.path).collect())
-        .unwrap_or_default()
+    of(|uses| uses.condition(source))
 }
 
 /// The names that the expressions in a value use, at any depth.
 pub(super) fn of_value(value: &Value) -> NamesUsed {
-    match value {
-        Value::Str(text) => match InterpolatedText::parse(text) {
-            Ok(parsed) => parsed.exprs().flat_map(|(expr, _)| expr.names()).map(|name| name.path).collect(),
-            Err(_) => NamesUsed::new(),
-        },
-        Value::List(items) => items.iter().flat_map(of_value).collect(),
-        Value::Map(map) => map.values().flat_map(of_value).collect(),
-        Value::Bool(_) | Value::Int(_) => NamesUsed::new(),
-    }
+    of(|uses| uses.value(value))
 }
 
 /// The names that a command uses.
 pub(super) fn of_command(command: &CommandLine) -> NamesUsed {
-    match command {
-        CommandLine::Shell(text) => of_value(&Value::from(text.as_str())),
-        CommandLine::Argv(argv) => argv.iter().flat_map(|arg| of_value(&Value::from(arg.as_str()))).collect(),
-    }
+    of(|uses| uses.command(command))
 }
 
 /// The names that a template of a module uses.
 pub(super) fn of_template(module: &Module, name: &str) -> NamesUsed {
-    let parsed = module.templates.get(name).and_then(|source| Template::parse(name, source).ok());
-    parsed.map(|template| template.uses().into_iter().map(|used| used.path).collect()).unwrap_or_default()
+    of(|uses| module.templates.get(name).into_iter().for_each(|source| uses.template_source(source)))
+}
+
+fn of(visit: impl FnOnce(&mut NameUses)) -> NamesUsed {
+    let mut uses = NameUses::default();
+    visit(&mut uses);
+    uses.paths().map(<[String]>::to_vec).collect()
 }
 
 /// The full name of the var that a name means in a module; none where it means something else.

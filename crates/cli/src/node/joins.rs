@@ -92,7 +92,7 @@ pub(super) async fn decide(
                 JoinChoice::Forget => "will be forgotten, and may ask anew",
             };
             screen.confirm(&format!("{hostname} from {address} with key {fingerprint} {will}"), yes)?;
-            JoinName { join: join.id.to_string(), fingerprint: Some(fingerprint.clone()) }
+            shown_one(join)
         }
         None => named,
     };
@@ -115,6 +115,11 @@ pub(super) async fn decide(
     Ok(screen.result(&decided, text)?)
 }
 
+/// The join that was shown: this key under this hostname. A key that asks for another one meanwhile is not meant.
+fn shown_one(join: &JoinView) -> JoinName {
+    JoinName { join: join.hostname.to_string(), fingerprint: Some(join.fingerprint.clone()) }
+}
+
 /// Says that one host alone holds a node's key from now on.
 ///
 /// # Errors
@@ -134,4 +139,29 @@ pub(super) async fn resolve_copy(
     let node = operator.call(&RESOLVE_COPY, node.id.as_str()).await?;
     let text = || format!("{} is one host again; should its copy speak, it is noticed anew\n", node.hostname);
     Ok(screen.result(&node, text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// ENR-9: an approval is of a key under a name; a host that renames itself while an operator looks is not approved.
+    #[test]
+    fn what_is_decided_is_the_key_under_the_name_that_was_shown() {
+        let shown = JoinView {
+            id: trust::SigningKey::from_seed(&[1; 32]).public().node_id(),
+            hostname: "web-7".parse().unwrap(),
+            fingerprint: "SHA256:a".to_owned(),
+            address: "192.0.2.7".to_owned(),
+            since: model::Timestamp(0),
+            heard: model::Timestamp(0),
+            state: JoinState::Waiting,
+            decided: None,
+            group: false,
+        };
+        let named = shown_one(&shown);
+        assert_eq!((named.join.as_str(), named.fingerprint.as_deref()), ("web-7", Some("SHA256:a")));
+    }
 }

@@ -11,7 +11,8 @@ use crate::credentials::MintFiles;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::Operator;
-use crate::screen::Screen;
+use crate::screen::{Screen, aside};
+use crate::secret;
 use crate::token::{self, MintOptions};
 
 const AFTER: &str = "\
@@ -56,5 +57,16 @@ pub(super) async fn run(
     let node = operator.call(&api::NODE, args.node.as_str()).await?;
     let minted = token::minted(&node.hostname, Some(node.id), &args.options, &files, screen)?;
     minted.remind(connect).await;
+    // The host that returns has another key, for which nothing is sealed yet.
+    let hostname = node.hostname.as_str();
+    if let Some(repo) = args.options.repo() {
+        secret::drop_recipient(repo, hostname)?.phrase(hostname).iter().for_each(|phrase| aside(phrase));
+    }
+    if !screen.is_json() {
+        aside(&format!(
+            "(where it needs secrets, once it joined: muster secret trust {hostname} KEY, with what `muster-agent identity` \
+             prints there, and publish)"
+        ));
+    }
     Ok(Exit::Ok)
 }

@@ -19,12 +19,14 @@ use crate::lists::{ListSigner, Undeclared, declare, named};
 use crate::next_step::muster;
 use crate::operator::Operator;
 use crate::screen::{Screen, aside, plural};
+use crate::secret;
 
 const AFTER: &str = "\
 Writes the host and the time into revocations.yaml of the fleet repo, signs the whole set with the
 release key, and publishes it: from then on the control plane refuses what was issued for the host
-before, in TLS and in each request, cuts its connections and streams, and gives nothing to it. The
-host itself keeps what it holds. To let it in again, mint a token afterwards and join.
+before, in TLS and in each request, cuts its connections and streams, and gives nothing to it. Its
+recipient key goes out of recipients.yaml: secrets are sealed for it no more from the next publish on.
+The host itself keeps what it holds. To let it in again, mint a token afterwards and join.
 
 Examples:
   muster node revoke web-1.example.com --repo fleet
@@ -116,6 +118,20 @@ pub(super) async fn run(
             "warning: {hostname} was not cut off: by the control plane's clock it joined after {not_before}; is this \
              machine's clock right?"
         ));
+    }
+    if !is_enrolled {
+        aside(&format!(
+            "note: no node is called {hostname}; is the name right? {} shows all",
+            muster("node list")
+        ));
+    }
+    // It is out by now, whatever becomes of this.
+    match secret::drop_recipient(&args.repo, hostname.as_str()) {
+        Ok(dropped) => dropped.phrase(hostname.as_str()).iter().for_each(|phrase| aside(phrase)),
+        Err(error) => aside(&format!(
+            "warning: whether secrets are still sealed for {hostname} is not known, as the fleet repo cannot be read\n{}",
+            error.text().trim_end()
+        )),
     }
     let view = RevokedView { hostname, not_before, cut: added.cut };
     Ok(screen.result(&view, || {

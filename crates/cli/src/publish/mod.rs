@@ -31,7 +31,7 @@ pub use error::PublishError;
 pub use left_out::LeftOut;
 pub(crate) use publisher::EarlierHeaders;
 pub use publisher::{Published, Publisher, ReleaseComparison};
-pub(crate) use upload::batches;
+pub(crate) use upload::{batches, upload_parts};
 
 /// How long a resident publisher waits before it tries again what did not reach the control
 /// plane.

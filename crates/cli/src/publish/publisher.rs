@@ -434,13 +434,20 @@ impl Publisher {
         Some(format!("warning: {}", trust_overtaken(holders)))
     }
 
-    /// Points the fleet to what an earlier release held, under a number of its own.
+    /// What it signs with.
+    pub(crate) fn key(&self) -> &SigningKey {
+        &self.key
+    }
+
+    /// Points the fleet to what an earlier release held, under a number of its own. `selection` is that release's, or
+    /// the same with other secrets, which the control plane has by now.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
     pub(crate) async fn republish(
         &mut self,
         release: &Release,
+        selection: Digest,
         label: Option<String>,
     ) -> Result<u64, PublishError> {
         self.redial().await?;
@@ -454,13 +461,13 @@ impl Publisher {
             };
             for old in &headers {
                 let (label, created) = (label.clone(), crate::clock::now());
-                let header = Header { seq, label, created, fallbacks: Vec::new(), ..old.clone() };
+                let header = Header { seq, label, created, selection, fallbacks: Vec::new(), ..old.clone() };
                 let document = signed::sign(&header, &[&publisher.key]).map_err(PublishError::Sign)?;
                 commit.headers.insert(old.channel.clone(), document);
             }
             Ok(commit)
         };
-        let seq = self.commit(release.selection, signed).await?;
+        let seq = self.commit(selection, signed).await?;
         self.published = None;
         Ok(seq)
     }

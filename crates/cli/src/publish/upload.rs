@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use model::Digest;
+use model::chunk::TreeChunk;
 use model::descent::Frontier;
 use resolve::release::{Built, ReleaseChunk};
 use server::api::{self, Digests, TreeChunks};
@@ -58,6 +59,26 @@ pub(super) async fn upload(operator: &Operator, built: &Built) -> Result<Uploade
         send_chunks(operator, built, level).await?;
     }
     Ok(sent)
+}
+
+/// Sends what the control plane lacks of these: contents first, then chunks, of which each comes after all below it.
+pub(crate) async fn upload_parts(
+    operator: &Operator,
+    mut contents: BTreeMap<Digest, Arc<[u8]>>,
+    mut chunks: Vec<(Digest, TreeChunk)>,
+) -> Result<(), PublishError> {
+    let all = contents.keys().copied().collect();
+    let lacks = missing(operator, all, |contents| Digests { contents, ..Digests::default() }).await?;
+    contents.retain(|digest, _| lacks.contains(digest));
+    send_contents(operator, contents).await?;
+    let all = chunks.iter().map(|(digest, _)| *digest).collect();
+    let lacks = missing(operator, all, |chunks| Digests { chunks, ..Digests::default() }).await?;
+    chunks.retain(|(digest, _)| lacks.contains(digest));
+    for batch in chunks.chunks(CHUNKS) {
+        let chunks = batch.iter().map(|(_, chunk)| chunk.clone()).collect();
+        operator.call(&api::PUT_CHUNKS, TreeChunks { chunks }).await?;
+    }
+    Ok(())
 }
 
 async fn lacking(operator: &Operator, built: &Built) -> Result<Lacking, PublishError> {

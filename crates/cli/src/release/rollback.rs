@@ -1,19 +1,29 @@
 //! `muster release rollback`: a new release of what an earlier one held. Numbers only rise, so going back is a
-//! release like any other, signed here.
+//! release like any other, signed here. With a fleet repo at hand its secrets are asked for anew.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
+use store::Release;
+use trust::Header;
+use trust::feature::FEATURES;
 
 use super::find;
+use super::reseal::ResealedRelease;
+use crate::check;
 use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::diff::{self, Compared};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::publish::{EarlierHeaders, Publisher};
-use crate::screen::{Screen, aside};
+use crate::screen::{Screen, aside, plural};
+use crate::secret;
+
+/// The most nodes that a message names.
+const NAMED: usize = 5;
 
 /// Arguments of `muster release rollback`.
 #[derive(Args, Debug)]
@@ -26,6 +36,10 @@ pub(super) struct RollbackArgs {
     /// The key that signs releases [default: release.key beside the credentials]
     #[arg(long, value_name = "FILE", env = RELEASE_KEY_ENV)]
     key: Option<PathBuf>,
+    /// Ask the sources of this fleet repo for the release's secrets anew, and seal them for the keys that it names;
+    /// else the nodes get the values of then
+    #[arg(long, value_name = "DIR")]
+    repo: Option<PathBuf>,
     /// Say what would change, and publish nothing
     #[arg(long)]
     dry_run: bool,
@@ -62,15 +76,23 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
     if let Some(retired) = retired {
         aside(&retired);
     }
-    if publisher.points_to(&release.selection) {
+    let mut resealed = resealed(args, &publisher, &release, &headers, &path).await?;
+    let selection = resealed.as_ref().map_or(release.selection, |resealed| resealed.root);
+    if publisher.points_to(&selection) {
         let view = RollbackView { seq: now, content_of: wanted, unchanged: true, changes: None };
         return Ok(screen.result(&view, || {
             format!("release {now} already holds what release {wanted} held; nothing was published\n")
         })?);
     }
+    // A release that was not sent cannot be read: without one, secrets are not compared.
+    let is_read = !args.dry_run || resealed.is_none();
+    if let Some(resealed) = resealed.as_mut().filter(|_| is_read) {
+        resealed.upload(&publisher).await?;
+    }
+    let compared_with = if is_read { selection } else { release.selection };
     let requires = headers.first().map(|header| header.requires.clone()).unwrap_or_default();
     let compared =
-        diff::of_published(publisher.operator(), publisher.head(), &release.selection, requires).await?;
+        diff::of_published(publisher.operator(), publisher.head(), &compared_with, requires).await?;
     if args.dry_run {
         screen
             .result(&compared, || text(&compared, wanted, screen) + "nothing is published (--dry-run)\n")?;
@@ -86,17 +108,64 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
     if let Some(gap) = publisher.gap() {
         aside(&gap);
     }
-    let what = format!("release {now} -> {}, with what release {wanted} held", publisher.next_seq());
+    let secrets = resealed.as_ref().map(|resealed| {
+        warn_blocked(&resealed.blocked);
+        format!(", and {} as their sources have them now", plural(resealed.names.len(), "secret"))
+    });
+    let secrets = secrets.unwrap_or_default();
+    let what = format!("release {now} -> {}, with what release {wanted} held{secrets}", publisher.next_seq());
     screen.confirm(&what, args.yes)?;
     let label = args.label.clone().unwrap_or_else(|| format!("rollback-{wanted}"));
-    let seq = publisher.republish(&release, Some(label)).await?;
+    let seq = publisher.republish(&release, selection, Some(label)).await?;
     let view = RollbackView { seq, content_of: wanted, unchanged: false, changes: Some(compared) };
     Ok(screen.result(&view, || {
         format!(
-            "published release {seq}: what release {wanted} held\nthe fleet repo still declares what release {now} \
+            "published release {seq}: what release {wanted} held{secrets}\nthe fleet repo still declares what release {now} \
              held: set it back too, or the next publish brings that again\n"
         )
     })?)
+}
+
+/// The release with its secrets asked for anew, where it has some and a fleet repo is at hand.
+async fn resealed(
+    args: &RollbackArgs,
+    publisher: &Publisher,
+    release: &Release,
+    headers: &[Header],
+    credentials: &Path,
+) -> Result<Option<ResealedRelease>, Failure> {
+    if !has_secrets(headers) {
+        return Ok(None);
+    }
+    let Some(repo) = &args.repo else {
+        aside(&format!(
+            "note: nodes get the secrets of then, also those that were rotated since\n\
+             next: muster release rollback {} --repo DIR asks their sources anew",
+            args.seq
+        ));
+        return Ok(None);
+    };
+    let fleet = check::fleet(repo)?;
+    let settings = secret::settings(repo.clone(), None, Some(credentials));
+    ResealedRelease::of(publisher, &release.selection, &fleet, settings).await
+}
+
+fn warn_blocked(blocked: &[Arc<str>]) {
+    if blocked.is_empty() {
+        return;
+    }
+    let named: Vec<&str> = blocked.iter().take(NAMED).map(|name| &**name).collect();
+    aside(&format!(
+        "warning: the fleet repo has no recipient key of {}, on which what is made of a secret will be blocked: {}",
+        plural(blocked.len(), "node"),
+        named.join(", ")
+    ));
+}
+
+fn has_secrets(headers: &[Header]) -> bool {
+    let is_it =
+        |name: &String| FEATURES.iter().any(|feature| feature.secrets && feature.name == name.as_str());
+    headers.iter().any(|header| header.requires.iter().any(is_it))
 }
 
 fn text(compared: &Compared, wanted: u64, screen: Screen) -> String {

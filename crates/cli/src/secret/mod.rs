@@ -6,6 +6,7 @@ pub mod seal;
 mod set;
 pub mod source;
 mod trust_node;
+mod vault;
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,9 @@ use crate::failure::{Failure, UserError};
 use crate::next_step;
 use crate::screen::Screen;
 pub use seal::{BlockedNodes, SecretPublisher};
+use source::TOO_LARGE_HINT;
 pub use source::{SecretError, SecretSettings, SourceError};
+pub(crate) use trust_node::drop_recipient;
 
 /// Names the age identity.
 pub const IDENTITY_ENV: &str = "MUSTER_AGE_IDENTITY";
@@ -140,6 +143,9 @@ pub enum SecretVerbError {
     /// The file has a form that this verb does not write.
     #[error("{} has a form that is not written here; add the line by hand", .0.display())]
     Form(PathBuf),
+    /// The node's key stands in a file that this verb does not write.
+    #[error("the key of {0} stands in a file below recipients/, and two of one node are a mistake")]
+    OtherFile(String),
     /// Nothing of that name.
     #[error("the fleet repo uses no secret `{0}`, and no entry matches such a node")]
     Unknown(String),
@@ -153,6 +159,9 @@ impl UserError for SecretVerbError {
                 Some("add to fleet.yaml:  secrets: {sources: {files: {age: secrets/}}}".to_owned())
             }
             SecretVerbError::NotThere(_) => Some("`muster secret set` makes one".to_owned()),
+            SecretVerbError::Unknown(_) => Some("`muster secret list` shows those that it uses".to_owned()),
+            SecretVerbError::OtherFile(node) => Some(format!("change the line of {node} there by hand")),
+            SecretVerbError::TooLarge => Some(TOO_LARGE_HINT.to_owned()),
             SecretVerbError::Key(..) => Some("`muster-agent identity` prints it on the host".to_owned()),
             _ => None,
         }

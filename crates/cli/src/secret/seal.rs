@@ -52,7 +52,7 @@ impl BlockedNodes {
         }
         if !self.patterns.is_empty() {
             out += &format!(
-                "note: nodes of {} need secrets, and get those for whom `muster secret trust NODE KEY` was done\n",
+                "note: of the nodes of {}, those get secrets for which `muster secret trust NODE KEY` was done\n",
                 self.patterns.join(", ")
             );
         }
@@ -86,7 +86,11 @@ impl SecretPublisher {
             .map_err(PublishError::NotSealed)
     }
 
-    fn values(
+    /// The values of secrets, sealed once.
+    ///
+    /// # Errors
+    /// As [`SecretPublisher::seal`].
+    pub(crate) fn values(
         &self,
         fleet: &Fleet,
         needs: &SecretNeeds,

@@ -97,7 +97,8 @@ fn write(
     let whole = WholeFile { existing: Existing::Replace, ..WholeFile::new(&path, 0o644) };
     let written = whole.write(&Disk::new(), age::armor(&file).as_bytes());
     written.map_err(|source| SecretVerbError::Write { path: path.clone(), source })?;
-    let nodes = reach_of(&fleet).get(name).map_or(0, |reach| reach.open.len() + reach.blocked.len());
+    let reach = reach_of(&fleet).remove(name).unwrap_or_default();
+    let nodes = reach.open.len() + reach.blocked.len();
     let written = WrittenSecret {
         name: name.to_owned(),
         file: path,
@@ -112,7 +113,8 @@ fn write(
             plural(*recipients, "key"),
             file.display(),
             match nodes {
-                0 => "no named node uses it yet".to_owned(),
+                0 if !reach.patterns.is_empty() => format!("nodes of {} use it", reach.patterns.join(", ")),
+                0 => "no node uses it yet".to_owned(),
                 nodes => format!("{} it", plural_uses(*nodes)),
             }
         )

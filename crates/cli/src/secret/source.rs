@@ -8,25 +8,26 @@ use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use net::download::{Download, DownloadError, DownloadRequest};
-use net::proxy::ProxySettings;
+use net::download::DownloadError;
 use resolve::{SecretSource, SecretSourceKind};
 use rustix::process::{Pid, Signal, kill_process_group};
 use trust::sealing::age::{self, AgeError};
 use trust::sealing::{MAX_SECRET, SealingKey};
 use zeroize::Zeroizing;
 
+use super::vault;
+
 /// Sources that are asked at once.
 const ASKED: usize = 8;
-/// The longest answer of an HTTP API, in bytes: a value with what surrounds it.
-const MAX_ANSWER: u64 = 512 * 1024;
-/// Where the certificates of the machine's CAs lie.
-const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// What to do with a value that is too long.
+pub(super) const TOO_LARGE_HINT: &str =
+    "what is larger is no secret of its own: encrypt it, deliver it as a file, and make its key the secret";
 
 /// A secret's value.
 pub type SecretValue = Zeroizing<Vec<u8>>;
@@ -75,12 +76,9 @@ impl SecretError {
             SecretError::NotFound { name, .. } => {
                 Some(format!("`muster secret set {name} --repo DIR` makes it"))
             }
-            SecretError::Source { source: SourceError::NoIdentity(_), .. } => Some(
-                "name the identity that the repo's age files are encrypted for: --identity FILE or \
-                 MUSTER_AGE_IDENTITY"
-                    .to_owned(),
-            ),
-            _ => None,
+            SecretError::Source { name, source_name, source } => source.hint(name, source_name),
+            SecretError::TooLarge(_) => Some(TOO_LARGE_HINT.to_owned()),
+            SecretError::NotText(_) => None,
         }
     }
 }
@@ -143,6 +141,35 @@ pub enum SourceError {
     Form,
 }
 
+impl SourceError {
+    /// What to do about it, where it kept a secret from being had.
+    fn hint(&self, name: &str, source_name: &str) -> Option<String> {
+        match self {
+            SourceError::NoIdentity(_) | SourceError::Identity(_) => Some(
+                "name the identity that the repo's age files are encrypted for: --identity FILE or \
+                 MUSTER_AGE_IDENTITY"
+                    .to_owned(),
+            ),
+            SourceError::Age { source: AgeError::OtherRecipients, .. } => Some(format!(
+                "name the identity that it is encrypted for (--identity FILE), or encrypt it anew: muster secret set \
+                 {name} --repo DIR"
+            )),
+            SourceError::Age { .. } => Some(format!("`muster secret set {name} --repo DIR` writes it anew")),
+            SourceError::Hangs(_) => Some(format!(
+                "try it by hand; where it needs longer, fleet.yaml gives source {source_name} more: `timeout: 2m`"
+            )),
+            SourceError::Ended { program, .. } => Some(format!("try it by hand: {program} ... {name}")),
+            SourceError::Fetch(_) => Some(format!(
+                "see whether its address and token are right: source {source_name} in fleet.yaml"
+            )),
+            SourceError::Read { .. }
+            | SourceError::Start { .. }
+            | SourceError::NoToken
+            | SourceError::Form => None,
+        }
+    }
+}
+
 /// Where secrets of a fleet repo are asked for.
 #[derive(Clone)]
 pub struct SecretSettings {
@@ -162,7 +189,7 @@ impl std::fmt::Debug for SecretSettings {
 }
 
 /// What a source said.
-enum SourceAnswer {
+pub(super) enum SourceAnswer {
     Value(SecretValue),
     NotThere,
     TooLarge,
@@ -178,13 +205,13 @@ impl SecretSettings {
         sources: &[SecretSource],
         names: &BTreeSet<&str>,
     ) -> Result<BTreeMap<String, SecretValue>, Vec<SecretError>> {
-        let queue = Mutex::new(names.iter().copied());
+        let (asking, queue) = (Asking::by(self), Mutex::new(names.iter().copied()));
         let done = Mutex::new((BTreeMap::new(), Vec::new()));
         thread::scope(|scope| {
             for _ in 0..ASKED.min(names.len()) {
                 scope.spawn(|| {
                     while let Some(name) = locked(&queue).next() {
-                        let asked = self.value(sources, name);
+                        let asked = asking.value(sources, name);
                         let (values, errors) = &mut *locked(&done);
                         match asked {
                             Ok(value) => drop(values.insert(name.to_owned(), value)),
@@ -204,6 +231,37 @@ impl SecretSettings {
     /// # Errors
     /// [`SecretError`] names the secret, and the source that could not give it.
     pub fn value(&self, sources: &[SecretSource], name: &str) -> Result<SecretValue, SecretError> {
+        Asking::by(self).value(sources, name)
+    }
+
+    /// The age identities; `None` when there is no file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn identities(&self) -> Result<Option<Vec<SealingKey>>, SourceError> {
+        let path = &self.identity;
+        let text = match fs::read_to_string(path) {
+            Ok(text) => Zeroizing::new(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(SourceError::Read { path: path.clone(), source }),
+        };
+        SealingKey::all_from_file(&text).map(Some).map_err(|_| SourceError::Identity(path.clone()))
+    }
+}
+
+/// Sources that are asked for some secrets.
+struct Asking<'s> {
+    settings: &'s SecretSettings,
+    /// Read once, as it may be a pipe.
+    identities: Mutex<Option<Arc<Vec<SealingKey>>>>,
+}
+
+impl<'s> Asking<'s> {
+    fn by(settings: &'s SecretSettings) -> Asking<'s> {
+        Asking { settings, identities: Mutex::default() }
+    }
+
+    fn value(&self, sources: &[SecretSource], name: &str) -> Result<SecretValue, SecretError> {
         let own: Vec<&SecretSource> =
             sources.iter().filter(|source| name.starts_with(&source.prefix)).collect();
         if own.is_empty() {
@@ -231,39 +289,12 @@ impl SecretSettings {
     fn ask(&self, source: &SecretSource, name: &str) -> Result<SourceAnswer, SourceError> {
         let timeout = Duration::from_secs(source.timeout_secs.into());
         match &source.kind {
-            SecretSourceKind::Age { folder, .. } => self.age_file(&age_path(&self.repo, folder, name)),
-            SecretSourceKind::Command(argv) => command(argv, name, timeout),
-            SecretSourceKind::Vault { url, path } => {
-                within(timeout, self.vault_request(url, path, name, timeout)?)
+            SecretSourceKind::Age { folder, .. } => {
+                self.age_file(&age_path(&self.settings.repo, folder, name))
             }
+            SecretSourceKind::Command(argv) => command(argv, name, timeout),
+            SecretSourceKind::Vault { url, path } => vault::ask(self.settings, url, path, name, timeout),
         }
-    }
-
-    fn vault_request(
-        &self,
-        url: &str,
-        path: &str,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<DownloadRequest, SourceError> {
-        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".vault-token"));
-        let token = self.vault_token.clone().or_else(|| std::env::var("VAULT_TOKEN").ok());
-        let token = token.filter(|token| !token.is_empty());
-        let token = token.or_else(|| fs::read_to_string(home?).ok()).ok_or(SourceError::NoToken)?;
-        let mut headers = vec![("X-Vault-Token".to_owned(), token.trim().to_owned())];
-        headers
-            .extend(std::env::var("VAULT_NAMESPACE").ok().map(|name| ("X-Vault-Namespace".to_owned(), name)));
-        let (mount, below) = path.split_once('/').ok_or(SourceError::Form)?;
-        let roots = std::env::var_os("VAULT_CACERT").map_or_else(|| PathBuf::from(CA_FILE), PathBuf::from);
-        Ok(DownloadRequest {
-            url: format!("{url}/v1/{mount}/data/{below}/{name}"),
-            headers,
-            // An address of this machine needs none.
-            roots_pem: fs::read(roots).unwrap_or_default(),
-            max_size: MAX_ANSWER,
-            timeout,
-            proxies: ProxySettings::from_environment(),
-        })
     }
 
     fn age_file(&self, path: &Path) -> Result<SourceAnswer, SourceError> {
@@ -275,7 +306,7 @@ impl SecretSettings {
         let mut bytes = Vec::new();
         let read = file.take(age::MAX_FILE as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|source| SourceError::Read { path: path.to_owned(), source })?;
-        let identities = self.identities()?.ok_or_else(|| SourceError::NoIdentity(self.identity.clone()))?;
+        let identities = self.identities()?;
         match age::decrypt(&bytes, &identities, MAX_SECRET) {
             Ok(value) => Ok(SourceAnswer::Value(value)),
             Err(AgeError::TooLarge(_)) => Ok(SourceAnswer::TooLarge),
@@ -283,18 +314,14 @@ impl SecretSettings {
         }
     }
 
-    /// The age identities; `None` when there is no file.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn identities(&self) -> Result<Option<Vec<SealingKey>>, SourceError> {
-        let path = &self.identity;
-        let text = match fs::read_to_string(path) {
-            Ok(text) => Zeroizing::new(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(SourceError::Read { path: path.clone(), source }),
-        };
-        SealingKey::all_from_file(&text).map(Some).map_err(|_| SourceError::Identity(path.clone()))
+    fn identities(&self) -> Result<Arc<Vec<SealingKey>>, SourceError> {
+        let mut known = locked(&self.identities);
+        if let Some(known) = &*known {
+            return Ok(known.clone());
+        }
+        let read = self.settings.identities()?;
+        let read = Arc::new(read.ok_or_else(|| SourceError::NoIdentity(self.settings.identity.clone()))?);
+        Ok(known.insert(read).clone())
     }
 }
 
@@ -343,60 +370,6 @@ fn command(argv: &[String], name: &str, timeout: Duration) -> Result<SourceAnswe
     }
 }
 
-/// Fetches on a thread of its own, and goes on without it when its time is over.
-fn within(timeout: Duration, request: DownloadRequest) -> Result<SourceAnswer, SourceError> {
-    let (tell, told) = channel();
-    thread::spawn(move || drop(tell.send(fetch(request))));
-    told.recv_timeout(timeout).unwrap_or(Err(SourceError::Hangs(timeout)))
-}
-
-fn fetch(request: DownloadRequest) -> Result<SourceAnswer, SourceError> {
-    let timeout = request.timeout;
-    let mut download = match Download::open(request) {
-        Ok(download) => download,
-        Err(DownloadError::Status { status, .. }) if status.as_u16() == 404 => {
-            return Ok(SourceAnswer::NotThere);
-        }
-        Err(DownloadError::TooLarge { .. }) => return Ok(SourceAnswer::TooLarge),
-        Err(DownloadError::Timeout { .. }) => return Err(SourceError::Hangs(timeout)),
-        Err(error) => return Err(SourceError::Fetch(error)),
-    };
-    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_ANSWER as usize + 1));
-    let read = download.by_ref().take(MAX_ANSWER + 1).read_to_end(&mut bytes);
-    if read.is_err() {
-        return Err(SourceError::Hangs(timeout));
-    }
-    if bytes.len() as u64 > MAX_ANSWER {
-        return Ok(SourceAnswer::TooLarge);
-    }
-    vault_value(&bytes).map(SourceAnswer::Value).ok_or(SourceError::Form)
-}
-
-/// The value in the answer of a key-value engine, version 2.
-fn vault_value(bytes: &[u8]) -> Option<SecretValue> {
-    let answer: serde_json::Value = serde_json::from_slice(bytes).ok()?;
-    let fields = answer.get("data")?.get("data")?.as_object()?;
-    let value = fields.get("value").or_else(|| fields.values().next().filter(|_| fields.len() == 1))?;
-    Some(Zeroizing::new(value.as_str()?.as_bytes().to_vec()))
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_has_a_value_or_one_field() {
-        let value =
-            |text: &str| vault_value(text.as_bytes()).map(|value| String::from_utf8(value.to_vec()).unwrap());
-        assert_eq!(value(r#"{"data":{"data":{"value":"a","b":"c"}}}"#), Some("a".into()));
-        assert_eq!(value(r#"{"data":{"data":{"password":"a"}}}"#), Some("a".into()));
-        for wrong in ["", "{}", r#"{"data":{"data":{"a":"b","c":"d"}}}"#, r#"{"data":{"data":{"value":1}}}"#]
-        {
-            assert_eq!(value(wrong), None, "{wrong}");
-        }
-    }
 }

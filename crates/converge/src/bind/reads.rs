@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catalog::module::{CommandLine, DeclaredResource, Module, Params};
-use lang::{Expr, InterpolatedText, Template, Value};
+use catalog::module::{DeclaredResource, Module, Params};
+use catalog::visit::ExpressionVisitor;
+use lang::{Expr, Template, Value};
 use model::collect::CollectInserting;
 
 use super::Inputs;
@@ -58,7 +59,7 @@ impl NameUses {
         let mut uses = NameUses::default();
         params.vars.values().chain(params.host_vars.values()).for_each(|value| uses.value(value));
         for layer in &params.conditional {
-            uses.expr(&layer.when);
+            uses.condition(&layer.when);
             layer.vars.values().for_each(|value| uses.value(value));
         }
         uses
@@ -77,7 +78,7 @@ impl NameUses {
         uses.resource(resource);
         let template = resource.attributes.get("template").and_then(Value::as_str);
         if let Some(source) = template.and_then(|name| module.templates.get(name)) {
-            uses.template(source);
+            uses.template_source(source);
         }
         uses
     }
@@ -87,64 +88,18 @@ impl NameUses {
         self.paths.iter().map(Vec::as_slice)
     }
 
-    fn module(&mut self, module: &Module) {
-        module.when.iter().for_each(|when| self.expr(when));
-        module.params.values().filter_map(|decl| decl.default.as_ref()).for_each(|value| self.value(value));
-        module.resources.iter().chain(&module.handlers).for_each(|resource| self.resource(resource));
-        module.verify.iter().for_each(|verify| self.command(verify));
-        module.templates.values().for_each(|source| self.template(source));
+    fn name(&mut self, name: &[String]) {
+        self.paths.insert(name.to_vec());
     }
+}
 
-    fn template(&mut self, source: &str) {
-        if let Ok(template) = Template::parse("", source) {
-            template.uses().iter().for_each(|name| self.name(&name.path));
-        }
-    }
-
-    fn resource(&mut self, resource: &DeclaredResource) {
-        self.text(&resource.name);
-        resource.when.iter().for_each(|when| self.expr(when));
-        resource.attributes.values().chain(&resource.foreach).for_each(|value| self.value(value));
-        resource.only_if.iter().chain(&resource.not_if).for_each(|guard| self.command(guard));
-    }
-
-    fn command(&mut self, command: &CommandLine) {
-        match command {
-            CommandLine::Shell(text) => self.text(text),
-            CommandLine::Argv(argv) => argv.iter().for_each(|text| self.text(text)),
-        }
-    }
-
-    fn value(&mut self, value: &Value) {
-        match value {
-            Value::Str(text) => self.text(text),
-            Value::List(values) => values.iter().for_each(|value| self.value(value)),
-            Value::Map(values) => values.values().for_each(|value| self.value(value)),
-            Value::Int(_) | Value::Bool(_) => {}
-        }
-    }
-
-    fn text(&mut self, text: &str) {
-        if InterpolatedText::is_literal(text) {
-            return;
-        }
-        if let Ok(text) = InterpolatedText::parse(text) {
-            text.exprs().for_each(|(expr, _)| self.names(expr));
-        }
-    }
-
-    fn expr(&mut self, source: &str) {
-        if let Ok(expr) = Expr::parse(source) {
-            self.names(&expr);
-        }
-    }
-
-    fn names(&mut self, expr: &Expr) {
+impl ExpressionVisitor for NameUses {
+    fn expr(&mut self, expr: &Expr) {
         expr.names().iter().for_each(|name| self.name(&name.path));
     }
 
-    fn name(&mut self, name: &[String]) {
-        self.paths.insert(name.to_vec());
+    fn template(&mut self, template: &Template) {
+        template.uses().iter().for_each(|name| self.name(&name.path));
     }
 }
 

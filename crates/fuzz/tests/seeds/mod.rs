@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 
 use model::chunk::{self, TreeChunk};
+use model::exchange::Signed;
 use model::{Digest, Hostname, ObjectSet, Selection, SelectionEntry, Timestamp, Trie, canonical};
 use net::issue::{Ca, CertificateRequest};
 use store::audit::{AuditDraft, AuditHead, AuditSubject};
+use trust::group_token::{self, GroupAdmission, GroupClaims};
+use trust::lists;
 use trust::sealing::{self, SealedSecret, SecretKeys, SecretSealer, age};
 use trust::token::{self, Claims, KeySource};
-use trust::{Header, SealingKey, SigningKey, Slots, TrustDocument, signed};
+use trust::{
+    Header, Revocation, RevocationSet, SealingKey, SignedList, SigningKey, Slots, TokenAllowlist,
+    TrustDocument, signed,
+};
 use wire::body;
 use wire::signature::{self, SignedTarget};
 
@@ -62,6 +68,39 @@ fn minted() -> String {
         replaces: None,
     };
     token::mint(&claims, &key()).unwrap()
+}
+
+fn group() -> String {
+    let claims = GroupClaims {
+        fleet: "demo-1".parse().unwrap(),
+        pattern: "web-*".to_owned(),
+        uses: 3,
+        admission: GroupAdmission::ByToken,
+        labels: BTreeMap::from([("pool".to_owned(), "web".to_owned())]),
+        key: KeySource::Own,
+        issued_at: now(),
+        expires_at: now().plus(std::time::Duration::from_secs(600)),
+        nonce: "nonce-2".to_owned(),
+        servers: vec!["https://control.example.com:8443".to_owned()],
+        ca: Digest::ZERO,
+        trust: Digest::ZERO,
+    };
+    group_token::mint(&claims, &key()).unwrap()
+}
+
+fn allowlist() -> TokenAllowlist {
+    let tokens = BTreeMap::from([("nonce-1".to_owned(), now())]);
+    TokenAllowlist { fleet: "demo-1".parse().unwrap(), seq: 3, at: now(), tokens }
+}
+
+fn revocations() -> RevocationSet {
+    let revocation = Revocation { not_before: now(), why: Some("stolen".to_owned()) };
+    let revoked = BTreeMap::from([(hostname(), revocation)]);
+    RevocationSet { fleet: "demo-1".parse().unwrap(), seq: 4, at: now(), revoked }
+}
+
+fn signed_list<L: SignedList>(list: &L) -> Signed {
+    signed::sign(list, &[&key()]).unwrap()
 }
 
 fn request() -> String {
@@ -151,6 +190,11 @@ pub fn made() -> Vec<Seed> {
         ("sealed", "secret-and-keys", body::encode(&sealed()).unwrap()),
         ("sealed", "keys", canonical::to_bytes(&sealed().1).unwrap()),
         ("signature", "good", signed_request().into_bytes()),
+        ("signed_list", "allowlist", body::encode(&signed_list(&allowlist())).unwrap()),
+        ("signed_list", "allowlist-alone", canonical::to_bytes(&allowlist()).unwrap()),
+        ("signed_list", "revocations", body::encode(&signed_list(&revocations())).unwrap()),
+        ("signed_list", "revocations-alone", canonical::to_bytes(&revocations()).unwrap()),
+        ("token", "group", group().into_bytes()),
         ("token", "good", minted().into_bytes()),
     ]
 }
@@ -161,6 +205,9 @@ pub fn are_taken() {
     sealing::open(&sealing_key(), &hostname(), &secret, Some(&keys)).unwrap();
     let slots = Slots::of(key().public());
     token::verify(&minted(), &slots, "web-1", &key().public(), now()).unwrap();
+    group_token::verify(&group(), &slots, "web-1", now()).unwrap();
+    lists::open::<TokenAllowlist>(&signed_list(&allowlist()), &trust_document()).unwrap();
+    lists::open::<RevocationSet>(&signed_list(&revocations()), &trust_document()).unwrap();
     signed::verify::<Header>(&signed::sign(&header(), &[&key()]).unwrap(), &slots).unwrap();
     CertificateRequest::read(&request()).unwrap();
     for (target, name, bytes) in made() {

@@ -144,14 +144,27 @@ fn command(reading: &mut Reading<'_>, node: &YamlNode) -> Option<Vec<String>> {
 
 fn url(reading: &mut Reading<'_>, node: &YamlNode) -> Option<String> {
     let text = reading.text(node, "url")?;
-    let local = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
-    if text.value.starts_with("https://") || local.iter().any(|local| text.value.starts_with(local)) {
+    if text.value.starts_with("https://") || is_local(&text.value) {
         return Some(text.value.trim_end_matches('/').to_owned());
     }
     reading
         .error("E017", text.at, format!("`{}` is no address that secrets may come from", text.value))
         .help("write an https:// address; http:// is for this machine alone");
     None
+}
+
+/// Whether an address is of this machine, as where an agent of the vault listens: the host is one of these, whole.
+fn is_local(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    ["127.0.0.1", "localhost", "[::1]"].iter().any(|local| {
+        let port = authority.strip_prefix(local);
+        port.is_some_and(|port| port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+    })
+}
+
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn recipient_list(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<RecipientKey> {

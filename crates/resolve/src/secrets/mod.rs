@@ -11,6 +11,7 @@
 //! node gets follows from what is declared (CFG-9).
 
 mod needs;
+mod reseal;
 mod seal;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use model::{Digest, Kind, SectionKey, Stub, set};
 
 use crate::specialize::Grant;
 pub use needs::{NeededSecret, SecretNeeds};
+pub use reseal::{ResealedSet, Resealer, sealed_in};
 pub use seal::{FleetSealer, NotSealed, SealedFleet};
 
 /// The name of the one object of kind `SecretKeys` in a node's set.
@@ -53,15 +55,20 @@ impl SealedSection {
 impl NodeSecrets {
     /// The sections of a set that they are.
     pub(crate) fn sections(&self) -> [(SectionKey, Trie); 2] {
-        let keys = SectionKey::of(Kind::SECRET_KEYS);
+        let [sealed, keys] = secret_sections();
         let own = Trie::build(self.keys.iter().map(|object| leaf(&keys, object)));
-        [(SectionKey::of(Kind::SECRET_REF), self.sealed.section.clone()), (keys, own)]
+        [(sealed, self.sealed.section.clone()), (keys, own)]
     }
 
     /// What is sealed, as a section.
     pub(crate) fn sealed_section(&self) -> &Trie {
         &self.sealed.section
     }
+}
+
+/// The sections of a set that are its secrets.
+fn secret_sections() -> [SectionKey; 2] {
+    [SectionKey::of(Kind::SECRET_REF), SectionKey::of(Kind::SECRET_KEYS)]
 }
 
 fn leaf(section: &SectionKey, object: &Grant) -> model::trie::Leaf {

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::module::{CommandLine, DeclaredResource, Module, Params};
+use catalog::module::{DeclaredResource, Module, Params};
 use catalog::secrets::{lone_param, lone_secret};
-use lang::{Expr, InterpolatedText, Template, Value};
+use catalog::visit::ExpressionVisitor;
+use lang::{Expr, SecretUse, Template, Value};
 
 use crate::specialize::{NodeSpec, Specialized};
 
@@ -35,9 +36,12 @@ struct ModuleUses {
     own: SecretUses,
     /// Of the defaults of params, by full name: they count where nothing sets the param.
     defaults: BTreeMap<String, SecretUses>,
-    /// Params that stand as the whole content of files, and nowhere else.
+    /// Its params that stand as the whole content of a file.
     whole_params: BTreeSet<String>,
+    /// Its params that stand elsewhere.
     text_params: BTreeSet<String>,
+    /// Params of any module, by full name, that it reads as vars.
+    text_vars: BTreeSet<String>,
 }
 
 /// Secrets by name, with whether they stand in a text.
@@ -54,11 +58,31 @@ impl SecretNeeds {
         let mut seen: BTreeSet<*const [Arc<str>]> = BTreeSet::new();
         for spec in specs {
             // Most nodes have no secret of their own, and share their list of modules.
-            if seen.insert(Arc::as_ptr(&spec.modules)) || mentions(&spec.params) {
+            let is_new = seen.insert(Arc::as_ptr(&spec.modules));
+            if is_new || mentions(&spec.params) || !needs.has_defaults_of(spec) {
                 needs.add(spec);
             }
         }
         needs
+    }
+
+    /// Whether all secrets are known that its modules name as defaults. A node of the same modules, which was seen
+    /// before, may have set the params that this one does not.
+    fn has_defaults_of(&self, spec: &NodeSpec) -> bool {
+        let is_known = |module: &str, name: &String, in_text: bool| {
+            let known = self.secrets.get(name);
+            known.is_some_and(|known| known.modules.contains(module) && (known.in_text || !in_text))
+        };
+        self.modules_of(spec).all(|(module, uses)| {
+            let mut named = uses.defaults.values().flat_map(|uses| &uses.0);
+            named.all(|(name, in_text)| is_known(module, name, *in_text))
+        })
+    }
+
+    /// Those of these names, wherever they stand.
+    pub fn of_names(names: impl IntoIterator<Item = String>) -> SecretNeeds {
+        let secrets = names.into_iter().map(|name| (name, NeededSecret::default())).collect();
+        SecretNeeds { secrets, ..SecretNeeds::default() }
     }
 
     /// No node needs any.
@@ -93,20 +117,24 @@ impl SecretNeeds {
         // Whoever wrote the bytes, they are this crate's.
         let params = spec.read_params().unwrap_or_default();
         let mut all = Vec::new();
+        // What another module reads of it stands in a text there.
+        let read_elsewhere =
+            |full: &str| self.modules_of(spec).any(|(_, uses)| uses.text_vars.contains(full));
         for (name, module) in self.modules_of(spec) {
             let mut uses = module.own.clone();
-            for (param, of_default) in &module.defaults {
-                if !params.vars.contains_key(param) && !params.host_vars.contains_key(param) {
+            for (full, of_default) in &module.defaults {
+                if !params.vars.contains_key(full) && !params.host_vars.contains_key(full) {
                     uses.add(of_default);
+                    if read_elsewhere(full) {
+                        uses.0.extend(of_default.0.keys().map(|secret| (secret.clone(), true)));
+                    }
                 }
             }
             for (param, value) in own_vars(&params, name) {
-                let whole = module.whole_params.contains(param) && !module.text_params.contains(param);
-                let mut of_var = SecretUses::default();
-                of_var.value(value);
+                let is_whole = || module.is_whole(param) && !read_elsewhere(&format!("{name}.{param}"));
                 match lone_secret(value) {
-                    Some(secret) if whole => drop(uses.0.entry(secret).or_insert(false)),
-                    _ => uses.add(&of_var),
+                    Some(secret) if is_whole() => uses.whole(secret),
+                    _ => uses.value(value),
                 }
             }
             all.push((name.to_string(), uses));
@@ -129,23 +157,12 @@ fn mentions(bytes: &[u8]) -> bool {
 impl ModuleUses {
     fn of(module: &Module) -> ModuleUses {
         let mut found = ModuleUses::default();
-        for resource in module.resources.iter().chain(&module.handlers) {
-            found.resource(resource);
-        }
-        module.verify.iter().for_each(|command| found.own.command(command));
-        module.when.iter().for_each(|when| found.own.expr(when));
-        for source in module.templates.values() {
-            let Ok(template) = Template::parse("", source) else { continue };
-            found.own.0.extend(template.secrets().into_iter().filter_map(|used| Some((used.name?, true))));
-            found.text_params.extend(template.uses().into_iter().filter_map(|name| param_of(&name.path)));
-        }
+        found.module(module);
         for (name, decl) in &module.params {
             let Some(default) = &decl.default else { continue };
             let mut uses = SecretUses::default();
             match lone_secret(default) {
-                Some(secret) if found.whole_params.contains(name) && !found.text_params.contains(name) => {
-                    uses.0.insert(secret, false);
-                }
+                Some(secret) if found.is_whole(name) => uses.whole(secret),
                 _ => uses.value(default),
             }
             if !uses.0.is_empty() {
@@ -155,45 +172,46 @@ impl ModuleUses {
         found
     }
 
-    fn resource(&mut self, resource: &DeclaredResource) {
-        self.text(&resource.name);
-        resource.when.iter().for_each(|when| self.own.expr(when));
-        resource.only_if.iter().chain(&resource.not_if).for_each(|command| self.own.command(command));
-        resource.foreach.iter().for_each(|over| self.value(over));
-        for (name, value) in &resource.attributes {
-            let whole = resource.kind == "file" && name == "content";
-            match (lone_secret(value), lone_param(value)) {
-                (Some(secret), _) if whole => drop(self.own.0.entry(secret).or_insert(false)),
-                (None, Some(param)) if whole => drop(self.whole_params.insert(param)),
-                _ => self.value(value),
+    /// Whether a param stands as the whole content of files, and nowhere else in its module.
+    fn is_whole(&self, param: &str) -> bool {
+        self.whole_params.contains(param) && !self.text_params.contains(param)
+    }
+
+    fn names(&mut self, paths: impl Iterator<Item = Vec<String>>) {
+        for path in paths {
+            match path.as_slice() {
+                [root, param, ..] if root == "params" => drop(self.text_params.insert(param.clone())),
+                [root, module, param, ..] if root == "vars" => {
+                    self.text_vars.insert(format!("{module}.{param}"));
+                }
+                _ => {}
             }
-        }
-    }
-
-    fn value(&mut self, value: &Value) {
-        match value {
-            Value::Str(text) => self.text(text),
-            Value::List(items) => items.iter().for_each(|item| self.value(item)),
-            Value::Map(map) => map.values().for_each(|item| self.value(item)),
-            Value::Bool(_) | Value::Int(_) => {}
-        }
-    }
-
-    fn text(&mut self, text: &str) {
-        self.own.text(text);
-        if let Ok(parsed) = InterpolatedText::parse(text) {
-            let names = parsed.exprs().flat_map(|(expr, _)| expr.names());
-            self.text_params.extend(names.filter_map(|name| param_of(&name.path)));
         }
     }
 }
 
-/// The param that a name is about.
-fn param_of(path: &[String]) -> Option<String> {
-    match path {
-        [root, name, ..] if root == "params" => Some(name.clone()),
-        _ => None,
+impl ExpressionVisitor for ModuleUses {
+    fn expr(&mut self, expr: &Expr) {
+        self.own.expr(expr);
+        self.names(expr.names().into_iter().map(|name| name.path));
     }
+
+    fn template(&mut self, template: &Template) {
+        self.own.template(template);
+        self.names(template.uses().into_iter().map(|name| name.path));
+    }
+
+    fn attribute(&mut self, resource: &DeclaredResource, name: &str, value: &Value) {
+        let whole = resource.kind == "file" && name == "content";
+        match (lone_secret(value), lone_param(value)) {
+            (Some(secret), _) if whole => self.own.whole(secret),
+            (None, Some(param)) if whole => drop(self.whole_params.insert(param)),
+            _ => self.value(value),
+        }
+    }
+
+    /// Nothing yet: it counts where nothing sets the param.
+    fn default_of(&mut self, _param: &str, _value: &Value) {}
 }
 
 impl SecretUses {
@@ -203,40 +221,22 @@ impl SecretUses {
         }
     }
 
-    fn names(&mut self, expr: &Expr) {
-        for used in expr.secrets() {
-            self.0.extend(used.name.map(|name| (name, true)));
-        }
+    /// The secret is all of a file.
+    fn whole(&mut self, secret: String) {
+        self.0.entry(secret).or_insert(false);
     }
 
-    fn expr(&mut self, source: &str) {
-        if let Ok(expr) = Expr::parse(source) {
-            self.names(&expr);
-        }
+    fn in_text(&mut self, used: Vec<SecretUse>) {
+        self.0.extend(used.into_iter().filter_map(|used| Some((used.name?, true))));
+    }
+}
+
+impl ExpressionVisitor for SecretUses {
+    fn expr(&mut self, expr: &Expr) {
+        self.in_text(expr.secrets());
     }
 
-    fn text(&mut self, text: &str) {
-        if InterpolatedText::is_literal(text) {
-            return;
-        }
-        if let Ok(parsed) = InterpolatedText::parse(text) {
-            parsed.exprs().for_each(|(expr, _)| self.names(expr));
-        }
-    }
-
-    fn command(&mut self, command: &CommandLine) {
-        match command {
-            CommandLine::Shell(text) => self.text(text),
-            CommandLine::Argv(argv) => argv.iter().for_each(|text| self.text(text)),
-        }
-    }
-
-    fn value(&mut self, value: &Value) {
-        match value {
-            Value::Str(text) => self.text(text),
-            Value::List(items) => items.iter().for_each(|item| self.value(item)),
-            Value::Map(map) => map.values().for_each(|item| self.value(item)),
-            Value::Bool(_) | Value::Int(_) => {}
-        }
+    fn template(&mut self, template: &Template) {
+        self.in_text(template.secrets());
     }
 }

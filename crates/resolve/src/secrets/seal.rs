@@ -10,7 +10,7 @@ use trust::sealing::{InHand, MAX_NODE_SECRETS, SealError, SecretKeys};
 
 use super::{KEYS_NAME, NodeSecrets, SealedSection, SecretNeeds, object};
 use crate::resolver::Changed;
-use crate::specialize::{NodeSpec, Specialized};
+use crate::specialize::Specialized;
 
 /// Why the secrets of a fleet cannot be sealed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,15 +82,14 @@ impl FleetSealer {
             });
         }
         let old_wraps = std::mem::take(&mut self.wraps);
-        let mut pass =
-            SealPass { needs, values, old_wraps, wraps: WrapCache::new(), sections: BTreeMap::new() };
+        let mut pass = SealPass { old_wraps, ..SealPass::new(values) };
         let (mut exact, mut without_key) = (fleet.exact.clone(), Vec::new());
         // Who has an entry of its own, and who a pattern classifies and is to get one for its keys.
         let by_pattern = recipients.keys().filter(|name| !fleet.exact.contains_key(&***name));
         let by_pattern = by_pattern.filter_map(|name| Some((name, fleet.node(name)?)));
         for (name, spec) in fleet.exact.iter().chain(by_pattern) {
             let key = recipients.get(name);
-            let Some(secrets) = pass.node(name, spec, key)? else { continue };
+            let Some(secrets) = pass.node(name, needs.of_node(spec), key)? else { continue };
             if key.is_none() {
                 without_key.push(name.clone());
             }
@@ -98,7 +97,8 @@ impl FleetSealer {
         }
         let (mut patterns, mut blocked) = (Vec::clone(&fleet.patterns), Vec::new());
         for pattern in &mut patterns {
-            if let Some(secrets) = pass.node(&pattern.pattern.as_str().into(), &pattern.spec, None)? {
+            let names = needs.of_node(&pattern.spec);
+            if let Some(secrets) = pass.node(&pattern.pattern.as_str().into(), names, None)? {
                 blocked.push(pattern.pattern.as_str().to_owned());
                 pattern.spec = Arc::new(pattern.spec.with_secrets(Some(secrets)));
             }
@@ -135,8 +135,7 @@ fn difference(old: Option<&Specialized>, new: &Specialized) -> Changed {
 }
 
 /// One pass over the nodes of a fleet.
-struct SealPass<'s> {
-    needs: &'s SecretNeeds,
+pub(super) struct SealPass<'s> {
     values: &'s BTreeMap<String, InHand>,
     old_wraps: WrapCache,
     wraps: WrapCache,
@@ -144,18 +143,17 @@ struct SealPass<'s> {
 }
 
 impl<'s> SealPass<'s> {
-    fn names(&self, spec: &NodeSpec) -> BTreeSet<String> {
-        self.needs.of_node(spec)
+    pub(super) fn new(values: &'s BTreeMap<String, InHand>) -> SealPass<'s> {
+        SealPass { values, old_wraps: WrapCache::new(), wraps: WrapCache::new(), sections: BTreeMap::new() }
     }
 
-    /// What the set of a node has of its secrets; `None` when it needs none.
-    fn node(
+    /// What the set of a node has of these secrets; `None` when it needs none.
+    pub(super) fn node(
         &mut self,
         name: &Arc<str>,
-        spec: &NodeSpec,
+        names: BTreeSet<String>,
         key: Option<&RecipientKey>,
     ) -> Result<Option<NodeSecrets>, NotSealed> {
-        let names = self.names(spec);
         if names.is_empty() {
             return Ok(None);
         }

@@ -459,6 +459,7 @@ pub fn quiet() -> CheckIn {
 }
 
 /// An operator's connection.
+#[derive(Clone)]
 pub struct Operator {
     client: Client,
     url: ServerUrl,

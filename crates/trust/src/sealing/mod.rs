@@ -62,7 +62,10 @@ pub enum SealError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenSecretError {
     /// The release has no keys for this node.
-    #[error("the release seals nothing for this node: its recipient key was not known when it was published")]
+    #[error(
+        "the release seals nothing for this node: its recipient key was not known when it was published; `muster secret trust` \
+         it, with what `muster-agent identity` prints here, and publish"
+    )]
     NoKeys,
     /// There is no wrap of this secret.
     #[error("the release does not seal it for this node")]
@@ -71,7 +74,10 @@ pub enum OpenSecretError {
     #[error("its wrap is of another node")]
     OtherNode,
     /// The keys are for another key than the node has.
-    #[error("it is sealed for another key than this node's")]
+    #[error(
+        "it is sealed for another key than this node's; `muster secret trust` what `muster-agent identity` prints here, and \
+         publish"
+    )]
     OtherKey,
     /// The wrap is not of this node and this secret.
     #[error("its wrap is not of this node and this secret")]
