@@ -188,7 +188,6 @@ impl Recorder {
         std::fs::write(file.with_extension("yaml.status.json"), r#"{"ready":true}"#).unwrap();
         let polls = self.tap.passed().len();
         until("the status went up", async || {
-            links.requested();
             let passed = self.tap.passed();
             let posts = passed.iter().skip(polls);
             let said = |it: &RecordedExchange| {
