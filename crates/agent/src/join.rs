@@ -275,7 +275,8 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let message = EnrollRequest { token: terms.token.clone(), hostname: asked, csr_pem };
     terms.proxy = request.proxy.choose(kept_proxy, &terms.servers)?;
     let admitted = admitted(&terms, &message, &key.public(), request.patience).await;
-    let checked = admitted.and_then(|answer| check(&terms, &answer, &key.public(), &hostname).map(|()| answer));
+    let checked =
+        admitted.and_then(|answer| check(&terms, &answer, &key.public(), &hostname).map(|()| answer));
     let answer = match checked {
         Ok(answer) => answer,
         Err(error) => {

@@ -159,7 +159,8 @@ impl MembershipFile {
     pub fn keep(&self, answer: RenewAnswer) -> Result<TakenUp, TakeUpError> {
         let _turn = self.turn();
         let used = self.used();
-        check_holder(&answer.cert_pem, &self.key.public(), &used.hostname).map_err(TakeUpError::NotAsAsked)?;
+        check_holder(&answer.cert_pem, &self.key.public(), &used.hostname)
+            .map_err(TakeUpError::NotAsAsked)?;
         // Whom the node takes for its control plane is said by tokens alone.
         if !tls::is_of_ca(&answer.cert_pem, &used.ca_pem)? {
             return Err(TakeUpError::NotAsAsked("a certificate of another CA"));

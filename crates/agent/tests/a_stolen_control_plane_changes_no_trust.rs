@@ -40,7 +40,8 @@ async fn no_release_key_of_its_own() {
     let after = victim.control.stage.last();
     for (what, signer) in signers {
         let forged = link(&signer, &key(evil));
-        victim.control.stage.play().twist = Some(Arc::new(move |answer| answer.trust_links = vec![forged.clone()]));
+        victim.control.stage.play().twist =
+            Some(Arc::new(move |answer| answer.trust_links = vec![forged.clone()]));
         victim.contacts(3).await;
         let said = victim.control.stage.play().said.as_ref().and_then(|said| said.trust.clone());
         let said = said.unwrap_or_else(|| panic!("{what}: it says nothing of the link"));
@@ -138,7 +139,8 @@ async fn no_time_that_makes_an_old_release_fresh_or_a_future_one_due() {
         })
         .await;
         victim.control.as_usual();
-        let stale = make(&OfferPlan { created: now().minus(DAY * 2), label: Some(what), ..delegating(6, "old\n") });
+        let stale =
+            make(&OfferPlan { created: now().minus(DAY * 2), label: Some(what), ..delegating(6, "old\n") });
         victim.refuses(stale.offer, "release-stale").await;
     }
     assert_eq!(victim.file("/etc/motd"), "five\n");

@@ -77,7 +77,8 @@ async fn no_answer_takes_memory_or_ends_the_agent() {
     victim.nudge();
     victim.contacts(1).await;
     // The same in place of frames; each time it takes what comes rightly afterwards.
-    let of_frames = ["half of it", "a packed bomb", "without end", "without end, packed", "nested without end"];
+    let of_frames =
+        ["half of it", "a packed bomb", "without end", "without end, packed", "nested without end"];
     for (number, (what, instead)) in answers().into_iter().enumerate() {
         if !of_frames.contains(&what) {
             continue;
@@ -102,7 +103,8 @@ async fn no_answer_takes_memory_or_ends_the_agent() {
 async fn no_text_fills_the_log() {
     let victim = Victim::start().await;
     let long = format!("\u{1b}[2J\u{202e}{}", "x".repeat(8 << 20));
-    let refusal = json!({"title": long, "status": 403, "code": long, "detail": long, "help": long, "requestId": long});
+    let refusal =
+        json!({"title": long, "status": 403, "code": long, "detail": long, "help": long, "requestId": long});
     let refusal = serde_json::to_vec(&refusal).unwrap();
     for path in [route::CHECKIN, route::EVENTS] {
         let reply = said(StatusCode::FORBIDDEN, "application/problem+json", None, refusal.clone());

@@ -17,7 +17,10 @@ use test_support::scripted::victim::{ACTION, DELEGATED, FOLDER, Victim, delegate
 use test_support::wait::{eventually, until};
 
 fn key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
-    ObjectKey { section: SectionKey { kind: Kind::new(kind), namespace: namespace.into() }, name: name.into() }
+    ObjectKey {
+        section: SectionKey { kind: Kind::new(kind), namespace: namespace.into() },
+        name: name.into(),
+    }
 }
 
 fn content(kind: &str, namespace: &str, name: &str) -> Bytes {
@@ -92,7 +95,9 @@ async fn no_object_but_of_the_kinds_and_in_the_folder_of_the_release() {
     victim.is_alive();
     let mut after = victim.everything();
     for host in [&mut before, &mut after] {
-        host.retain(|path, _| !path.ends_with(format!("{}/item/web/last.yaml", FOLDER.trim_start_matches('/'))));
+        host.retain(|path, _| {
+            !path.ends_with(format!("{}/item/web/last.yaml", FOLDER.trim_start_matches('/')))
+        });
     }
     assert_eq!(before, after, "nothing else was written");
     until("each of them is refused", async || {
@@ -100,12 +105,16 @@ async fn no_object_but_of_the_kinds_and_in_the_folder_of_the_release() {
     })
     .await;
     let refused = victim.control.refused();
-    let codes: BTreeMap<_, _> = unwanted().into_iter().map(|(what, key, _, code)| (key, (what, code))).collect();
+    let codes: BTreeMap<_, _> =
+        unwanted().into_iter().map(|(what, key, _, code)| (key, (what, code))).collect();
     for (key, (what, code)) in &codes {
         assert_eq!(refused.get(key).map(String::as_str), Some(*code), "{what}: {key}");
     }
     // It runs on what it holds, by the delegations that it holds.
-    victim.order("t1", Work::Command { argv: ["/bin/sh", "-c", "touch $MUSTER_ROOT/evil"].map(str::to_owned).into() });
+    victim.order(
+        "t1",
+        Work::Command { argv: ["/bin/sh", "-c", "touch $MUSTER_ROOT/evil"].map(str::to_owned).into() },
+    );
     assert!(matches!(victim.outcome("t1").await, ActionOutcome::Refused { .. }));
     assert_eq!(victim.file("/etc/motd"), "five\n");
     assert!(!victim.root.join("etc/evil").exists() && !victim.root.join("evil").exists());
@@ -120,7 +129,8 @@ fn undelegated() -> Vec<(&'static str, Work, RefusalCode)> {
     };
     let file = |path: &str| Work::Query { what: "file".to_owned(), path: Some(path.to_owned()) };
     let [program, flag, script] = DELEGATED;
-    let object = OperationTarget { kind: "Item".to_owned(), namespace: "web".to_owned(), name: "first".to_owned() };
+    let object =
+        OperationTarget { kind: "Item".to_owned(), namespace: "web".to_owned(), name: "first".to_owned() };
     let not = RefusalCode::NotDelegated;
     vec![
         ("another command", command(&["/bin/touch", "/evil"]), not),
@@ -215,10 +225,7 @@ async fn nothing_once_what_it_holds_is_not_fresh() {
     victim.put(&held_back, manifest("late", "text"));
     victim.order("t1", delegated());
     let outcome = victim.outcome("t1").await;
-    assert!(
-        matches!(&outcome, ActionOutcome::Refused { code: RefusalCode::NotFresh, .. }),
-        "{outcome:?}"
-    );
+    assert!(matches!(&outcome, ActionOutcome::Refused { code: RefusalCode::NotFresh, .. }), "{outcome:?}");
     assert_eq!(victim.file("/ran"), "");
     assert_eq!(victim.file(&format!("{FOLDER}/item/web/late.yaml")), "", "changes wait");
     // It keeps what it holds all the same, and an honest release makes all of it good.

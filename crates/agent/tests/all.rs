@@ -63,5 +63,5 @@ mod too_large_check_ins_are_made_smaller;
 mod transports_fall_back;
 mod trust_documents_are_kept;
 mod versions_of_files_are_kept;
-mod what_held_a_secret_is_kept_sealed;
 mod what_a_stolen_control_plane_can_do;
+mod what_held_a_secret_is_kept_sealed;

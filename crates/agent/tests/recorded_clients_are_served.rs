@@ -46,11 +46,18 @@ async fn record() {
     let mut recorder = Recorder::join().await;
     let made = publish(&recorder.fleet, &mut recorder.operator).await;
     let offered = recorder.first_contact().await.offer.expect("a release is offered");
-    let content = *offered.set.as_ref().unwrap().delta.edits.values().find_map(|edit| match edit {
-        Edit::Add { to } => Some(&to.digest),
-        _ => None,
-    })
-    .unwrap();
+    let content = *offered
+        .set
+        .as_ref()
+        .unwrap()
+        .delta
+        .edits
+        .values()
+        .find_map(|edit| match edit {
+            Edit::Add { to } => Some(&to.digest),
+            _ => None,
+        })
+        .unwrap();
     let blob = route::BLOB.replace("{digest}", &content.to_string());
     recorder.session.get_range(&blob, 0).await.unwrap();
     recorder.session.get_range(&blob, 4).await.unwrap();
@@ -146,8 +153,7 @@ impl Replay {
         let mut request = join.request.clone();
         request.headers.remove(header::CONTENT_ENCODING.as_str());
         request.body = RecordedBody::Body(text);
-        let response =
-            call(&mut fleet.anonymous().await, request.again(&fleet.url())).await;
+        let response = call(&mut fleet.anonymous().await, request.again(&fleet.url())).await;
         let answer: EnrollAnswer = decoded(&response).unwrap();
         let node = fleet.member(HOST, recording.key(), &answer);
         publish(&fleet, &mut operator).await;
@@ -187,11 +193,14 @@ async fn what_was_accepted_is_accepted() {
                 "{what}: {}",
                 String::from_utf8_lossy(response.body())
             );
-            let coding = response.headers().get(header::CONTENT_ENCODING).map(|it| it.to_str().unwrap().to_owned());
+            let coding =
+                response.headers().get(header::CONTENT_ENCODING).map(|it| it.to_str().unwrap().to_owned());
             let bytes =
-                wire::body::unpack(response.body().to_vec(), coding.as_deref(), wire::body::MAX_ANSWER).unwrap();
+                wire::body::unpack(response.body().to_vec(), coding.as_deref(), wire::body::MAX_ANSWER)
+                    .unwrap();
             if asked.path == route::EVENTS {
-                let frames = batch::decode(&bytes.into(), Some("principal"), batch::MAX_ANSWER).unwrap().frames;
+                let frames =
+                    batch::decode(&bytes.into(), Some("principal"), batch::MAX_ANSWER).unwrap().frames;
                 assert!(matches!(frames.first(), Some(Frame::Hello(_))), "{what}: {frames:?}");
                 events.extend(puts(&frames).map(|(key, _)| key.section.kind.to_string()));
             }
@@ -249,7 +258,8 @@ fn what_was_answered_is_understood() {
                     let answer: Answer = body(&bytes);
                     assert!(answer.acked.is_some() && answer.next_checkin_secs > 0);
                     if answer.offer.is_some() {
-                        let effects = waiting(&recording, at).handle(NodeInput::Answered(Box::new(answer)), at);
+                        let effects =
+                            waiting(&recording, at).handle(NodeInput::Answered(Box::new(answer)), at);
                         let fetches = |effect: &NodeEffect| matches!(effect, NodeEffect::Fetch { .. });
                         assert!(effects.iter().any(fetches), "the release is believed: {effects:?}");
                         adopted = true;
@@ -262,7 +272,8 @@ fn what_was_answered_is_understood() {
                 route::RENEW => {
                     let renewed: RenewAnswer = body(&bytes);
                     let der = net::tls::certificates(&renewed.cert_pem).unwrap().remove(0);
-                    let net::PeerRole::Node { key, hostname, .. } = net::identity::read(&der).unwrap().role else {
+                    let net::PeerRole::Node { key, hostname, .. } = net::identity::read(&der).unwrap().role
+                    else {
                         panic!("it names no node");
                     };
                     assert_eq!((*key, hostname), (recording.key().public(), recording.hostname.clone()));

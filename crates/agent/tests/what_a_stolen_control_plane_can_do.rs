@@ -79,7 +79,8 @@ async fn point_at_a_fresh_release() {
 #[tokio::test(flavor = "multi_thread")]
 async fn point_at_a_named_fallback() {
     let victim = Victim::start().await;
-    let old = |seq| OfferPlan { created: now().minus(DAY * 3), ..delegating(seq, &format!("release {seq}\n")) };
+    let old =
+        |seq| OfferPlan { created: now().minus(DAY * 3), ..delegating(seq, &format!("release {seq}\n")) };
     let three = old(3);
     let named = make(&three);
     let fallbacks = vec![Fallback { seq: 3, header: signed::digest(&named.offer.header) }];

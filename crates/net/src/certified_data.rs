@@ -62,7 +62,8 @@ impl CertifiedData {
         for uri in uris.take(2 + MAX_CERTIFIED_LABELS) {
             if let Some(channel) = uri.strip_prefix(CHANNEL_URI) {
                 data.channel = channel.parse().ok();
-            } else if let Some((name, value)) = uri.strip_prefix(LABEL_URI).and_then(|it| it.split_once('=')) {
+            } else if let Some((name, value)) = uri.strip_prefix(LABEL_URI).and_then(|it| it.split_once('='))
+            {
                 data.labels.insert(percent::decode(name), percent::decode(value));
             }
         }

@@ -77,7 +77,11 @@ async fn within_bounds() {
     let labels = data(&fleet.node("web-1").await.cert_pem).labels;
     assert_eq!(labels.len(), MAX_CERTIFIED_LABELS);
     assert_eq!(labels.keys().next_back().map(String::as_str), Some("l15"), "the first by name");
-    assert_eq!(data(&fleet.node("web-2").await.cert_pem), said(&[("b", "small")]), "what does not fit is left out");
+    assert_eq!(
+        data(&fleet.node("web-2").await.cert_pem),
+        said(&[("b", "small")]),
+        "what does not fit is left out"
+    );
 }
 
 /// A certificate of the fleet's own CA that says of a web server that it is a database.

@@ -31,7 +31,9 @@ async fn once_for_all_of_one_version() {
     }
     let newer = |status: &Value| -> Vec<Value> {
         let all = status["causes"].as_array().cloned().unwrap_or_default();
-        all.into_iter().filter(|cause| cause.to_string().contains("is newer than the control plane")).collect()
+        all.into_iter()
+            .filter(|cause| cause.to_string().contains("is newer than the control plane"))
+            .collect()
     };
     let told = until("both are counted", async || {
         let status: Value = operator.get("/v1/status").await.unwrap();

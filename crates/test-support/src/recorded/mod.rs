@@ -121,7 +121,8 @@ pub fn unpacked(headers: &BTreeMap<String, String>, body: &RecordedBody) -> Vec<
 impl Recording {
     /// Reads a recording.
     pub fn read(path: &Path) -> Recording {
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text =
+            std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let recording: Recording = serde_json::from_str(&text).unwrap();
         assert_eq!(recording.format, FORMAT, "{}", path.display());
         recording

@@ -71,7 +71,8 @@ impl Recorder {
     pub async fn join() -> Recorder {
         let fleet = Fleet::start().await;
         let operator = fleet.operator().await;
-        let anyone = Upstream { url: fleet.url(), tls: fleet.without_certificate(TlsTermination::ControlPlane) };
+        let anyone =
+            Upstream { url: fleet.url(), tls: fleet.without_certificate(TlsTermination::ControlPlane) };
         let tap = Tap::start(fleet.node_ca(), anyone).await;
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
@@ -90,7 +91,8 @@ impl Recorder {
         let member = join(asked, &state).await.unwrap();
         let tls = net::tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(&key)).unwrap();
         tap.lead(Upstream { url: fleet.url(), tls });
-        let signer = Signer::new(member.trust.fleet.clone(), member.node_id.clone(), key.clone(), Default::default());
+        let signer =
+            Signer::new(member.trust.fleet.clone(), member.node_id.clone(), key.clone(), Default::default());
         let session = Arc::new(NodeSession::new(credentials(&member, &key).unwrap(), signer));
         let incarnation = "i0123456789abcdef".parse().unwrap();
         Recorder { fleet, operator, tap, session, key, incarnation, facts: 0, _dir: dir }

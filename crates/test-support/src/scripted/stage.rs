@@ -17,12 +17,12 @@ use model::log::{Cursor, Fact};
 use model::object::ObjectKey;
 use model::policy::Policy;
 use model::selection::SelectionEntry;
-use net::ServerUrl;
-use net::issue::Ca;
 use model::trie::Trie;
 use model::{Digest, Hostname, Kind, ObjectSet, Selection, Stub, Timestamp};
-use trust::token::KeySource;
+use net::ServerUrl;
+use net::issue::Ca;
 use trust::release::Fallback;
+use trust::token::KeySource;
 use trust::{Header, SigningKey, Slots, TrustDocument, signed};
 use wire::{Code, Problem, route};
 

@@ -85,8 +85,12 @@ impl StolenControl {
         let feed = Arc::new(MemoryLinkHandler::new("s1".parse().unwrap()));
         let kinds: Vec<Kind> = kinds.iter().map(|kind| Kind::new(kind)).collect();
         let config = LinkConfig::new(Role::Principal, mode, "stolen", kinds);
-        let says =
-            Answers { stage: stage.clone(), feed: feed.clone(), script: script.clone(), config: config.into() };
+        let says = Answers {
+            stage: stage.clone(),
+            feed: feed.clone(),
+            script: script.clone(),
+            config: config.into(),
+        };
         let answer = move |request| {
             let says = says.clone();
             async move { says.answer(request).await }
@@ -227,7 +231,8 @@ impl Body for EndlessBody {
 /// Bytes that gzip unpacks to so many zeros.
 pub fn bomb(zeros: u64) -> Vec<u8> {
     use std::io::Read;
-    let mut packer = flate2::read::GzEncoder::new(std::io::repeat(b' ').take(zeros), flate2::Compression::best());
+    let mut packer =
+        flate2::read::GzEncoder::new(std::io::repeat(b' ').take(zeros), flate2::Compression::best());
     let mut packed = Vec::new();
     packer.read_to_end(&mut packed).unwrap();
     packed

@@ -186,10 +186,7 @@ impl Victim {
     /// So many more check-ins are answered.
     pub async fn contacts(&self, more: usize) {
         let wanted = self.control.stage.play().check_ins + more;
-        until("more check-ins", async || {
-            (self.control.stage.play().check_ins >= wanted).then_some(())
-        })
-        .await;
+        until("more check-ins", async || (self.control.stage.play().check_ins >= wanted).then_some(())).await;
     }
 
     /// An honest offer of this plan is made from now on.
@@ -310,7 +307,10 @@ fn gather(at: &Path, own: &[PathBuf], found: &mut BTreeMap<PathBuf, Vec<u8>>) {
             found.insert(path.clone(), Vec::new());
             gather(&path, own, found);
         } else if kind.is_symlink() {
-            found.insert(path.clone(), std::fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes());
+            found.insert(
+                path.clone(),
+                std::fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
+            );
         } else {
             found.insert(path.clone(), std::fs::read(&path).unwrap_or_default());
         }
