@@ -102,7 +102,7 @@ async fn no_answer_takes_memory_or_ends_the_agent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_text_fills_the_log() {
     let victim = Victim::start().await;
-    let long = format!("\u{1b}[2J\u{202e}{}", "x".repeat(8 << 20));
+    let long = format!("\u{1b}[2J\u{202e}{}", "x".repeat(1 << 20));
     let refusal =
         json!({"title": long, "status": 403, "code": long, "detail": long, "help": long, "requestId": long});
     let refusal = serde_json::to_vec(&refusal).unwrap();
@@ -142,17 +142,23 @@ async fn no_content_takes_the_disk() {
     for text in &mut victim.control.stage.play().offer.as_mut().unwrap().set.as_mut().unwrap().contents {
         text.clear();
     }
-    let asked = victim.control.stage.play().check_ins;
-    victim.control.instead(route::BLOB, endless(None, b"", &[b'x'; 64 * 1024]));
-    until("it gave up, and says why", async || {
-        victim.nudge();
-        let said = victim.control.stage.play().said.clone()?;
-        said.unadopted.filter(|_| victim.control.stage.play().check_ins > asked)
-    })
-    .await;
+    // Without end in one answer; and answer after answer, of which each says that all of the world follows.
+    let mut again = said(StatusCode::PARTIAL_CONTENT, "application/octet-stream", None, vec![b'x'; 8 << 20]);
+    let range = format!("bytes 0-1/{}", u64::MAX);
+    again.headers_mut().insert("content-range", range.parse().unwrap());
+    let without_end = (endless(None, b"", &[b'x'; 64 * 1024]), "longer than");
+    for (instead, why) in [without_end, (Instead::Reply(again), "over the limit of")] {
+        victim.control.instead(route::BLOB, instead);
+        until("it gave up, and says why", async || {
+            victim.nudge();
+            let said = victim.control.stage.play().said.clone()?;
+            said.unadopted.filter(|said| said.reason.contains(why))
+        })
+        .await;
+        let kept = size(victim.state().path());
+        assert!(kept < 2 * model::object::MAX_BLOB, "{kept} bytes are kept");
+    }
     victim.is_alive();
-    let kept = size(victim.state().path());
-    assert!(kept < 2 * model::object::MAX_BLOB, "{kept} bytes are kept");
     assert_eq!(victim.file("/etc/motd"), "five\n");
     // What was kept of it does not stand in the way.
     victim.control.as_usual();
