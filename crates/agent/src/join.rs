@@ -26,7 +26,7 @@ use wire::{Code, Problem, route};
 use crate::clock::now;
 use crate::failed_join;
 use crate::identity::{self, KeyError, Membership};
-use crate::membership::is_of_key;
+use crate::membership::check_holder;
 use crate::render::chain;
 use crate::session::{refusal, unpack};
 use crate::state::{StateDir, StateError};
@@ -278,7 +278,8 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let message = EnrollRequest { token: terms.token.clone(), hostname: asked, csr_pem };
     terms.proxy = request.proxy.choose(kept_proxy, &terms.servers)?;
     let admitted = admitted(&terms, &message, &key.public(), request.patience).await;
-    let checked = admitted.and_then(|answer| check(&terms, &answer, &key.public()).map(|()| answer));
+    let checked =
+        admitted.and_then(|answer| check(&terms, &answer, &key.public(), &hostname).map(|()| answer));
     let answer = match checked {
         Ok(answer) => answer,
         Err(error) => {
@@ -389,7 +390,12 @@ async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<EnrollAnsw
 }
 
 /// The server was verified by its CA's digest; what it says must fit the rest.
-fn check(terms: &JoinTerms, answer: &EnrollAnswer, key: &PublicKey) -> Result<(), JoinError> {
+fn check(
+    terms: &JoinTerms,
+    answer: &EnrollAnswer,
+    key: &PublicKey,
+    hostname: &Hostname,
+) -> Result<(), JoinError> {
     let is_pinned = terms.trust.is_none_or(|trust| answer.trust.digest().ok() == Some(trust));
     if !is_pinned || terms.fleet.as_ref().is_some_and(|fleet| answer.trust.fleet != *fleet) {
         return Err(JoinError::NotAsPromised("another trust document"));
@@ -400,8 +406,5 @@ fn check(terms: &JoinTerms, answer: &EnrollAnswer, key: &PublicKey) -> Result<()
     if net::tls::digest(&answer.ca_pem).ok() != Some(terms.ca) {
         return Err(JoinError::NotAsPromised("another CA"));
     }
-    match is_of_key(&answer.cert_pem, key) {
-        true => Ok(()),
-        false => Err(JoinError::NotAsPromised("a certificate that is not this key's")),
-    }
+    check_holder(&answer.cert_pem, key, hostname).map_err(JoinError::NotAsPromised)
 }

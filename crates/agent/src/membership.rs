@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::{CertificateValidity, NodeId, Timestamp};
+use model::{CertificateValidity, Hostname, NodeId, Timestamp};
 use net::identity::PeerRole;
 use net::issue::IssueError;
 use net::tls::{self, ClientKey, TlsError};
@@ -159,9 +159,8 @@ impl MembershipFile {
     pub fn keep(&self, answer: RenewAnswer) -> Result<TakenUp, TakeUpError> {
         let _turn = self.turn();
         let used = self.used();
-        if !is_of_key(&answer.cert_pem, &self.key.public()) {
-            return Err(TakeUpError::NotAsAsked("a certificate that is not this key's"));
-        }
+        check_holder(&answer.cert_pem, &self.key.public(), &used.hostname)
+            .map_err(TakeUpError::NotAsAsked)?;
         // Whom the node takes for its control plane is said by tokens alone.
         if !tls::is_of_ca(&answer.cert_pem, &used.ca_pem)? {
             return Err(TakeUpError::NotAsAsked("a certificate of another CA"));
@@ -265,11 +264,21 @@ pub fn validity(member: &Membership) -> Option<CertificateValidity> {
     net::identity::validity(member.cert_pem.as_bytes()).filter(|_| opens_sessions)
 }
 
-/// Whether a certificate is a node's with this key.
-pub(crate) fn is_of_key(cert_pem: &str, key: &PublicKey) -> bool {
+/// Whether a certificate is a node's with this key and name; what it is instead. With another name no session would be
+/// opened by whoever comes after a control plane that gave it.
+pub(crate) fn check_holder(cert_pem: &str, key: &PublicKey, hostname: &Hostname) -> Result<(), &'static str> {
     let certificate = tls::certificates(cert_pem).ok().and_then(|all| all.into_iter().next());
     let peer = certificate.and_then(|der| net::identity::read(&der).ok());
-    matches!(peer.map(|peer| peer.role), Some(PeerRole::Node { key: certified, .. }) if *certified == *key)
+    match peer.map(|peer| peer.role) {
+        Some(PeerRole::Node { key: certified, .. }) if *certified != *key => {
+            Err("a certificate that is not this key's")
+        }
+        Some(PeerRole::Node { hostname: certified, .. }) if certified != *hostname => {
+            Err("a certificate of another hostname")
+        }
+        Some(PeerRole::Node { .. }) => Ok(()),
+        _ => Err("a certificate that is not this key's"),
+    }
 }
 
 /// What sessions of a member are opened with.

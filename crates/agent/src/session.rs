@@ -532,7 +532,7 @@ pub(crate) fn refusal(response: &Response<Bytes>) -> Option<Problem> {
     }
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let stated = (kind == Some(PROBLEM_JSON)).then(|| body::decode(response.body()).ok()).flatten();
-    Some(stated.unwrap_or_else(|| {
+    Some(stated.map(Problem::bounded).unwrap_or_else(|| {
         let status = response.status();
         Problem::new(Code::Internal, format!("the server answered {status} without saying why"))
     }))

@@ -49,6 +49,8 @@ fn token(ca: Digest, servers: &[&net::ServerUrl]) -> String {
 struct Enrolls {
     ca: Arc<Mutex<Option<Ca>>>,
     asked: Arc<Mutex<Vec<EnrollRequest>>>,
+    /// The name that it certifies, where that is not the host's.
+    named: Option<&'static str>,
 }
 
 impl Enrolls {
@@ -73,9 +75,10 @@ impl Enrolls {
             let csr = CertificateRequest::read(&request.csr_pem).unwrap();
             enrolls.asked.lock().unwrap().push(request);
             let ca = enrolls.ca.lock().unwrap();
-            let (ca, id) = (ca.as_ref().unwrap(), csr.key().node_id());
+            let (ca, id, name) =
+                (ca.as_ref().unwrap(), csr.key().node_id(), enrolls.named.unwrap_or("web-1"));
             let cert_pem = ca
-                .issue_node(&csr, &id, &"web-1".parse().unwrap(), [1; 16], net::issue::node_validity(now()))
+                .issue_node(&csr, &id, &name.parse().unwrap(), [1; 16], net::issue::node_validity(now()))
                 .unwrap();
             twist(EnrollAnswer { node_id: id, cert_pem, ca_pem: ca.cert_pem().to_owned(), trust: trust() })
         })
@@ -203,6 +206,23 @@ async fn an_answer_that_the_token_did_not_promise_is_not_believed() {
         assert!(matches!(&error, JoinError::NotAsPromised(what) if *what == says), "{says}: {error:?}");
         host.has_not_joined();
     }
+}
+
+/// The agent would be locked out by it, and by whoever has the control plane afterwards.
+#[tokio::test]
+async fn a_certificate_of_another_name_is_no_membership() {
+    let ca_pem = Arc::new(Mutex::new(String::new()));
+    let promised = ca_pem.clone();
+    let enrolls = Enrolls { named: Some("web-2"), ..Enrolls::default() };
+    let control = enrolls
+        .start(move |answer| json(&EnrollAnswer { ca_pem: promised.lock().unwrap().clone(), ..answer }))
+        .await;
+    *ca_pem.lock().unwrap() = control.ca().cert_pem().to_owned();
+    let host = Host::new(&token(control.ca().digest(), &[&control.url()]));
+    let error = host.join().await.unwrap_err();
+    let says = "a certificate of another hostname";
+    assert!(matches!(&error, JoinError::NotAsPromised(what) if *what == says), "{error:?}");
+    host.has_not_joined();
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use time_of::at;
 use trust::{KeyAlgorithm, PublicKey, SigningKey};
 use zeroize::Zeroizing;
 
+use crate::certified_data::CertifiedData;
 use crate::identity;
 
 /// How long a node's certificate counts, unless the control plane is set otherwise (IDN-2).
@@ -205,9 +206,28 @@ impl Ca {
         serial: [u8; 16],
         validity: CertificateValidity,
     ) -> Result<String, IssueError> {
-        // The name is sanity data, never authorization (IDN-2): what is believed is URI and key.
+        self.issue_node_saying(request, id, hostname, &CertifiedData::default(), serial, validity)
+    }
+
+    /// The same, which says besides what was declared of the node (IDN-2).
+    ///
+    /// # Errors
+    /// When the library refuses.
+    pub fn issue_node_saying(
+        &self,
+        request: &CertificateRequest,
+        id: &NodeId,
+        hostname: &Hostname,
+        says: &CertifiedData,
+        serial: [u8; 16],
+        validity: CertificateValidity,
+    ) -> Result<String, IssueError> {
+        // All but the first URI, which names the node by its key, is sanity data, never authorization (IDN-2).
         let names = vec![hostname.to_string()];
         let mut params = leaf(hostname.as_str(), names, serial, validity)?;
+        for name in says.names() {
+            params.subject_alt_names.push(uri(&name)?);
+        }
         identify(&mut params, &identity::node_uri(id))?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params, request)
@@ -316,9 +336,13 @@ fn leaf(
 }
 
 /// Names the holder, before the names that it has as a host.
-fn identify(params: &mut CertificateParams, uri: &str) -> Result<(), IssueError> {
-    params.subject_alt_names.insert(0, SanType::URI(uri.try_into().map_err(IssueError::Name)?));
+fn identify(params: &mut CertificateParams, name: &str) -> Result<(), IssueError> {
+    params.subject_alt_names.insert(0, uri(name)?);
     Ok(())
+}
+
+fn uri(name: &str) -> Result<SanType, IssueError> {
+    Ok(SanType::URI(name.try_into().map_err(IssueError::Name)?))
 }
 
 /// A serial number is a positive integer.

@@ -11,6 +11,7 @@
 pub mod accept;
 pub mod admission;
 mod answer;
+pub mod certified_data;
 pub mod client;
 mod connection;
 mod dial;
@@ -32,6 +33,7 @@ pub mod tls;
 pub mod url;
 pub mod websocket;
 
+pub use certified_data::CertifiedData;
 pub use client::Destination;
 pub use identity::{CertifiedPeer, PeerRole};
 pub use proxy::ProxyUrl;

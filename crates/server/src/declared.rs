@@ -41,11 +41,18 @@ pub(crate) fn terms(declared: &Value) -> Vec<DeclaredTerm> {
         _ => Vec::new(),
     };
     let mut terms: Vec<_> = groups.into_iter().map(|group| DeclaredTerm::Group(group.to_owned())).collect();
-    if let Some(Value::Map(labels)) = declared.path("labels") {
-        let label = |(name, value): (&String, &Value)| DeclaredTerm::label(name, &value.to_string());
-        terms.extend(labels.iter().map(label));
-    }
+    terms.extend(labels(declared).iter().map(|(name, value)| DeclaredTerm::label(name, value)));
     terms
+}
+
+/// The labels in what a release declares of a node, with their values as text.
+pub(crate) fn labels(declared: &Value) -> BTreeMap<String, String> {
+    match declared.path("labels") {
+        Some(Value::Map(labels)) => {
+            labels.iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+        }
+        _ => BTreeMap::new(),
+    }
 }
 
 impl LabelIndex {

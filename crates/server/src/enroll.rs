@@ -16,7 +16,7 @@ use wire::{Code, Problem, body};
 use crate::answer::{PortReply, json, store_problem};
 use crate::intake::{read, unpacked};
 use crate::joins::{self, AdmittedBy, JoinClaim, JoinGrant};
-use crate::renew::IssuedCertificate;
+use crate::renew::{IssuedCertificate, declared_data};
 use crate::state::{ControlPlane, now, run_to_completion};
 
 /// The longest enrollment body, in bytes.
@@ -59,7 +59,12 @@ async fn certify(
     let JoinClaim { id, hostname, key, tls_termination, trust, labels, now, .. } = join;
     let now = *now;
     // The certificate first: should it fail, the token is not burned.
-    let issued = plane.certificates.issue(csr, id, hostname, now).await?;
+    let mut says = declared_data(plane, hostname).await;
+    if says.channel.is_none() {
+        // Those of a group token, until a release says something of the host.
+        says.labels.clone_from(labels);
+    }
+    let issued = plane.certificates.issue(csr, id, hostname, says, now).await?;
     let IssuedCertificate { cert_pem, validity, serial } = issued;
     let certificate = tls_termination.is_control_plane().then_some(validity);
     let node = NewNode {

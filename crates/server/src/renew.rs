@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use model::time::SLACK;
 use model::{CertificateValidity, Hostname, NodeId, Timestamp};
+use net::CertifiedData;
 use net::issue::{Ca, CertificateRequest};
 use plane::renewal::RecoveryError;
 use store::RenewedCertificate;
@@ -21,6 +22,7 @@ use wire::enroll::{RenewAnswer, RenewRequest};
 use wire::{Code, Problem};
 
 use crate::answer::store_problem;
+use crate::declared;
 use crate::node_port::CallingNode;
 use crate::posture::{FoundError, random};
 use crate::settings::CertificateSettings;
@@ -62,19 +64,20 @@ impl NodeCertificates {
         certificate.is_some_and(|certificate| certificate.until > longest)
     }
 
-    /// Issues a certificate that counts from now on.
+    /// Issues a certificate that counts from now on, and says this of its node.
     pub(crate) async fn issue(
         &self,
         csr: CertificateRequest,
         id: &NodeId,
         hostname: &Hostname,
+        says: CertifiedData,
         now: Timestamp,
     ) -> Result<IssuedCertificate, Problem> {
         let validity = CertificateValidity::starting(now, self.settings.node_validity);
         let serial: [u8; 16] = random().map_err(|_: FoundError| Code::Internal)?;
         let _signer = self.signers.acquire().await.map_err(|_| Code::Internal)?;
         let (ca, id, hostname) = (self.ca.clone(), id.clone(), hostname.clone());
-        let sign = move || ca.issue_node(&csr, &id, &hostname, serial, validity);
+        let sign = move || ca.issue_node_saying(&csr, &id, &hostname, &says, serial, validity);
         let signed = tokio::task::spawn_blocking(sign).await.map_err(|_| Code::Internal)?;
         let cert_pem = signed.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         Ok(IssuedCertificate { cert_pem, validity, serial: data_encoding::HEXLOWER.encode(&serial) })
@@ -121,7 +124,8 @@ async fn certify(
     let now = now();
     let hostname = allow(plane, caller, &csr, now)?;
     let Ok(_renewal) = plane.certificates.renewals.try_acquire() else { return Err(Code::Busy.into()) };
-    let issued = plane.certificates.issue(csr, &caller.id, &hostname, now).await?;
+    let says = declared_data(plane, &hostname).await;
+    let issued = plane.certificates.issue(csr, &caller.id, &hostname, says, now).await?;
     let IssuedCertificate { cert_pem, validity, serial } = issued;
     let (keeper, caller) = (plane.clone(), caller.clone());
     run_to_completion(async move {
@@ -134,6 +138,18 @@ async fn certify(
     })
     .await?;
     Ok(RenewAnswer { cert_pem })
+}
+
+/// What the release that a hostname is pointed to declares of it, for its certificate (IDN-2). Nothing where that cannot
+/// be read: nothing is allowed by it, and so no certificate waits for it.
+pub(crate) async fn declared_data(plane: &ControlPlane, hostname: &Hostname) -> CertifiedData {
+    let Some((_, entry)) = plane.heads().pointed(hostname) else { return CertifiedData::default() };
+    let declared = plane.grants.declared(&entry.root).await.unwrap_or_else(|error| {
+        tracing::warn!(%hostname, %error, "a certificate says nothing of labels: what is declared cannot be read");
+        None
+    });
+    let labels = declared.as_ref().map(declared::labels).unwrap_or_default();
+    CertifiedData { channel: Some(entry.channel), labels }
 }
 
 /// Judges a request: the node's own key and name, and within its allowance. Gives the name.

@@ -151,7 +151,7 @@ fn unwritable(error: impl Into<http::Error>) -> TransportError {
 
 /// The problem that an answer carries; one made up when it carries none, as a proxy's answer.
 fn problem(response: &Response<Bytes>) -> Problem {
-    wire::body::decode(response.body()).unwrap_or_else(|_| {
+    wire::body::decode(response.body()).map(Problem::bounded).unwrap_or_else(|_| {
         let status = response.status();
         Problem::new(Code::Internal, format!("the answer is {status}, without a reason"))
     })

@@ -152,9 +152,14 @@ impl Node {
 
     /// Links of the node over a transport to a control plane by hand.
     pub fn links(&self, control: &ScriptedControl, transport: TransportPolicy) -> Links {
+        self.links_over(session(control), transport)
+    }
+
+    /// Links of the node, which is `web-1`, over a transport of this session.
+    pub fn links_over(&self, session: Arc<NodeSession>, transport: TransportPolicy) -> Links {
         let policy = Policy { transport, ..Policy::default() };
         let terms = watch::channel(ReleaseTerms { policy, ..ReleaseTerms::default() }).1;
-        let dialer = TransportDialer::new(session(control), "web-1".parse().unwrap());
+        let dialer = TransportDialer::new(session, "web-1".parse().unwrap());
         Links::start(self.context.clone(), self.reconciler.clone(), terms, dialer, "i1".to_owned(), 1)
     }
 

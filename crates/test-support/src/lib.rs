@@ -12,7 +12,8 @@
 //! agent_links   an agent's end of links against a control plane's end in memory
 //! agent_local   an agent process without a control plane, and the verbs typed beside it
 //! agent_pair    a control plane in this process and an agent process
-//! scripted      a control plane that answers what the test says
+//! scripted      a control plane that answers what the test says; one whose keys were stolen, and its victim
+//! recorded      exchanges of a release as they were on the wire, kept in a file
 //! slow_disk     a disk some of whose operations take long, or wait
 //! programs      muster and muster-agent as processes, network namespaces, fleet repos
 //! ```
@@ -37,6 +38,8 @@ pub mod fleet;
 pub mod memory;
 #[cfg(feature = "programs")]
 pub mod programs;
+#[cfg(feature = "agent")]
+pub mod recorded;
 #[cfg(feature = "agent")]
 pub mod scripted;
 #[cfg(feature = "agent")]

@@ -49,9 +49,25 @@ impl TlsServer {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
     {
+        let (ca, _) = Ca::generate("test", now()).unwrap();
+        TlsServer::under(ca, names, limits, http1, handle).await
+    }
+
+    /// The same, whose certificate is of this CA, as are those of its nodes.
+    pub async fn under<H, F, B>(
+        ca: Ca,
+        names: &[&str],
+        limits: AcceptLimits,
+        http1: bool,
+        handle: H,
+    ) -> TlsServer
+    where
+        H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+    {
         let at = now();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let (ca, _) = Ca::generate("test", at).unwrap();
         let own = ca.issue_server(&names, [7; 16], net::issue::own_validity(at)).unwrap();
         let (ca_pem, auth) = (ca.cert_pem().to_owned(), ClientAuth::Optional);
         let mut config = tls::server(&own.cert_pem, &own.key_pem, &ca_pem, &ca_pem, auth).unwrap();

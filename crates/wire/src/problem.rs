@@ -1,5 +1,6 @@
 //! Problems: RFC 9457 with a stable code and a request id (WIR-2).
 
+use model::text::beginning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -265,6 +266,24 @@ impl Problem {
             server_time: None,
             next_number: None,
             retry_after_secs: (code.status() == 503).then_some(RETRY_AFTER_SECS),
+        }
+    }
+}
+
+/// The most bytes of each text of a problem that a client keeps, logs or shows: whoever sent it may have sent megabytes.
+pub const MAX_PROBLEM_TEXT: usize = 1024;
+
+impl Problem {
+    /// What a client goes by of a problem that it was sent: each text cut at [`MAX_PROBLEM_TEXT`].
+    pub fn bounded(self) -> Problem {
+        let cut = |text: String| beginning(&text, MAX_PROBLEM_TEXT).to_owned();
+        Problem {
+            title: cut(self.title),
+            code: cut(self.code),
+            detail: self.detail.map(cut),
+            help: self.help.map(cut),
+            request_id: self.request_id.map(cut),
+            ..self
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What the daemon shows, keeps and logs of its contacts with the control plane.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use model::collect::CollectInserting;
 use model::exchange::Answer;
 use net::tasks;
 use node::{FreshnessRecord, NodeInput, RenewalProof};
@@ -17,6 +19,8 @@ use crate::status::UNASSIGNED_NEXT;
 
 /// A contact that came to the same as the one before is written no more often than this.
 const KEPT_EVERY: Duration = Duration::from_secs(60);
+/// The most resources of which it is kept on how many other nodes they fail: a report names no more.
+const MAX_SAME_CAUSES: usize = 500;
 
 impl Daemon {
     /// How fresh what is held is counts from now on, for what waits too.
@@ -32,7 +36,11 @@ impl Daemon {
     }
 
     pub(super) fn note_answered(&mut self, answer: &Answer) {
-        let (at, same_cause) = (now(), &answer.same_cause);
+        let at = now();
+        // As many as a report can have asked about: whoever answers may say any number.
+        let named = answer.same_cause.iter().take(MAX_SAME_CAUSES);
+        let same_cause: BTreeMap<String, u32> =
+            named.map(|(name, nodes)| (name.clone(), *nodes)).collect_inserting();
         let before = self.local.shown().contact;
         // An earlier control plane does not say so.
         let nothing_yet = self.node.adoption().is_none() && answer.offer.is_none();
@@ -53,8 +61,8 @@ impl Daemon {
             (state.contact.problem, state.contact.reason) = (None, None);
             state.contact.unassigned = unassigned;
             state.contact.clock_ahead_ms = Some(ahead_ms);
-            if state.contact.same_cause != *same_cause {
-                state.contact.same_cause = same_cause.clone();
+            if state.contact.same_cause != same_cause {
+                state.contact.same_cause = same_cause;
             }
         });
         self.keep_contact(before.reason.is_some());

@@ -2,6 +2,8 @@
 //! it to say.
 
 pub mod stage;
+pub mod stolen;
+pub mod victim;
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -64,18 +66,15 @@ impl ScriptedControl {
 
     /// The certificate of a node under this CA.
     pub fn certificate(&self, key: &SigningKey, hostname: &Hostname) -> String {
-        let csr = net::issue::node_request(key, hostname).unwrap();
-        let id = key.public().node_id();
-        self.ca()
-            .issue_node(
-                &CertificateRequest::read(&csr).unwrap(),
-                &id,
-                hostname,
-                [9; 16],
-                net::issue::node_validity(now()),
-            )
-            .unwrap()
+        certificate(self.ca(), key, hostname)
     }
+}
+
+/// The certificate of a node under a CA.
+pub fn certificate(ca: &Ca, key: &SigningKey, hostname: &Hostname) -> String {
+    let csr = CertificateRequest::read(&net::issue::node_request(key, hostname).unwrap()).unwrap();
+    let (id, validity) = (key.public().node_id(), net::issue::node_validity(now()));
+    ca.issue_node(&csr, &id, hostname, [9; 16], validity).unwrap()
 }
 
 async fn answer<H: Fn(&Parts, Bytes) -> Reply>(

@@ -19,6 +19,9 @@ use model::policy::Policy;
 use model::selection::SelectionEntry;
 use model::trie::Trie;
 use model::{Digest, Hostname, Kind, ObjectSet, Selection, Stub, Timestamp};
+use net::ServerUrl;
+use net::issue::Ca;
+use trust::release::Fallback;
 use trust::token::KeySource;
 use trust::{Header, SigningKey, Slots, TrustDocument, signed};
 use wire::{Code, Problem, route};
@@ -34,6 +37,9 @@ pub const BLOB_PART: usize = 100_000;
 /// What becomes of a part of a content on its way out.
 pub type Spoil = fn(Vec<u8>) -> Vec<u8>;
 
+/// What becomes of an answer to a check-in on its way out.
+pub type Twist = Arc<dyn Fn(&mut Answer) + Send + Sync>;
+
 /// What the control plane says at the moment, and what it received.
 #[derive(Default)]
 pub struct Play {
@@ -46,7 +52,11 @@ pub struct Play {
     /// When the node is to call again; a minute when it does not say.
     pub next_checkin_secs: Option<u64>,
     pub stream_requested: bool,
+    /// What becomes of each answer to a check-in on its way out.
+    pub twist: Option<Twist>,
     pub held: Option<HeldRelease>,
+    /// What the last check-in said.
+    pub said: Option<CheckIn>,
     pub facts: BTreeMap<u64, Fact>,
 }
 
@@ -89,10 +99,11 @@ impl Stage {
 impl Play {
     fn check_in(&mut self, said: CheckIn) -> Reply {
         self.check_ins += 1;
-        self.held = said.held;
+        self.held = said.held.clone();
+        self.said = Some(said.clone());
         let seq = said.facts.last().map(|fact| fact.seq);
         self.facts.extend(said.facts.into_iter().map(|fact| (fact.seq, fact)));
-        json(&Answer {
+        let mut answer = Answer {
             next_checkin_secs: self.next_checkin_secs.unwrap_or(60),
             acked: seq.map(|seq| Cursor { incarnation: said.incarnation, seq }),
             offer: self.offer.clone().filter(|offer| {
@@ -113,7 +124,11 @@ impl Play {
             renew_certificate: false,
             want_capabilities: false,
             identity_copied: false,
-        })
+        };
+        if let Some(twist) = &self.twist {
+            twist(&mut answer);
+        }
+        json(&answer)
     }
 }
 
@@ -125,13 +140,21 @@ pub struct OfferPlan {
     pub label: Option<&'static str>,
     pub seq: u64,
     pub created: Timestamp,
+    pub freshness: Duration,
+    pub fallbacks: Vec<Fallback>,
     pub motd: String,
     pub blob: Option<Vec<u8>>,
+    /// The settings of the channel.
+    pub policy: Policy,
+    /// What else is in the node's set.
+    pub objects: Vec<(ObjectKey, Vec<u8>)>,
     pub signer: u8,
 }
 
 /// The release key's number; every other key is nobody's.
 pub const RELEASE: u8 = 2;
+/// The root key's number.
+pub const ROOT: u8 = 3;
 
 pub fn plan(seq: u64, motd: &str) -> OfferPlan {
     let (motd, created) = (motd.to_owned(), now());
@@ -141,18 +164,25 @@ pub fn plan(seq: u64, motd: &str) -> OfferPlan {
         label: None,
         seq,
         created,
+        freshness: DAY,
+        fallbacks: Vec::new(),
         motd,
         blob: None,
+        policy: Policy::default(),
+        objects: Vec::new(),
         signer: RELEASE,
     }
 }
 
 pub struct MadeOffer {
     pub offer: Offer,
+    /// What the release gives to another node, with its proof.
+    pub of_another: (SelectionEntry, model::selection::Proof),
     pub contents: BTreeMap<Digest, Vec<u8>>,
 }
 
-pub fn make(plan: &OfferPlan) -> MadeOffer {
+/// What is in the node's set, and each content.
+pub fn objects(plan: &OfferPlan) -> Vec<(ObjectKey, Vec<u8>)> {
     let mut module = agent_state::module("base");
     let motd = match &plan.blob {
         None => agent_state::file("/etc/motd", &plan.motd),
@@ -170,11 +200,17 @@ pub fn make(plan: &OfferPlan) -> MadeOffer {
         modules: vec!["base".to_owned()],
         ..Params::default()
     };
-    let objects = [
+    let mut objects = vec![
         (ObjectKey::of(Kind::PARAMS, "node"), model::canonical::to_bytes(&params).unwrap()),
-        (ObjectKey::of(Kind::POLICY, "channel"), model::canonical::to_bytes(&Policy::default()).unwrap()),
+        (ObjectKey::of(Kind::POLICY, "channel"), model::canonical::to_bytes(&plan.policy).unwrap()),
         (ObjectKey::of(Kind::MODULE, "base"), model::canonical::to_bytes(&module).unwrap()),
     ];
+    objects.extend(plan.objects.iter().cloned());
+    objects
+}
+
+pub fn make(plan: &OfferPlan) -> MadeOffer {
+    let objects = objects(plan);
     let set = ObjectSet::of(objects.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))));
     let entry = SelectionEntry { channel: plan.channel.parse().unwrap(), root: set.root() };
     let stranger = SelectionEntry { root: Digest::of(b"another node's"), ..entry.clone() };
@@ -188,8 +224,8 @@ pub fn make(plan: &OfferPlan) -> MadeOffer {
         label: plan.label.map(str::to_owned),
         created: plan.created,
         selection: selection.root().unwrap(),
-        freshness_secs: DAY.as_secs(),
-        fallbacks: Vec::new(),
+        freshness_secs: plan.freshness.as_secs(),
+        fallbacks: plan.fallbacks.clone(),
         requires: Vec::new(),
     };
     let delta = ObjectSet::new().delta_to(&set);
@@ -202,32 +238,45 @@ pub fn make(plan: &OfferPlan) -> MadeOffer {
         set: Some(SetOffer { base: None, delta, contents: texts.collect() }),
     };
     let contents = objects.into_iter().map(|(_, bytes)| bytes).chain(plan.blob.clone());
-    MadeOffer { offer, contents: contents.map(|bytes| (Digest::of(&bytes), bytes)).collect() }
+    let of_another = (stranger, selection.prove("web-2", None).unwrap());
+    MadeOffer { offer, of_another, contents: contents.map(|bytes| (Digest::of(&bytes), bytes)).collect() }
 }
 
 /// A host that joined this control plane, as `web-1`.
 pub fn join(control: &ScriptedControl, state: &Path, root: &Path) {
+    joined(control.url(), control.ca(), state, root, Commands::Refused);
+}
+
+/// Whether commands may run on a host whose root is a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Commands {
+    Refused,
+    Allowed,
+}
+
+/// A host that joined the fleet of this CA, as `web-1`, and calls there.
+pub fn joined(url: ServerUrl, ca: &Ca, state: &Path, root: &Path, commands: Commands) {
     let hostname: Hostname = "web-1".parse().unwrap();
     let own = key(1);
-    let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));
+    let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(ROOT).public()));
     let membership = Membership {
         node_id: own.public().node_id(),
-        servers: vec![control.url()],
+        servers: vec![url],
         tls_termination: Default::default(),
         proxy: None,
-        ca_pem: control.ca().cert_pem().to_owned(),
-        cert_pem: control.certificate(&own, &hostname),
+        ca_pem: ca.cert_pem().to_owned(),
+        cert_pem: super::certificate(ca, &own, &hostname),
         trust: TrustDocument::first("test-1".parse().unwrap(), release, root_key),
         hostname,
         key: KeySource::Own,
         root: Some(root.to_owned()),
-        allow_exec: false,
+        allow_exec: commands == Commands::Allowed,
     };
     StateDir::create(state).unwrap().save_membership(&membership).unwrap();
     write_key(&state.join("identity.key"), &own);
 }
 
-fn write_key(path: &Path, key: &SigningKey) {
+pub fn write_key(path: &Path, key: &SigningKey) {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();
