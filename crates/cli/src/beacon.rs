@@ -21,7 +21,7 @@ use crate::header::{self, HeaderError};
 use crate::operator::{Operator, OperatorCallError};
 use crate::screen::{Screen, aside};
 use crate::server::ServerError;
-use crate::signer::{self, SignError, Signer};
+use crate::signer::{self, FleetSigner, SignError};
 
 /// How long a resident signer waits before it tries again what did not reach the control plane.
 const RETRY: Duration = Duration::from_secs(60);
@@ -109,7 +109,7 @@ pub struct BeaconSigner {
     /// Where the control plane is.
     pub credentials: Credentials,
     /// The key that signs.
-    pub key: Signer,
+    pub key: FleetSigner,
     /// The channel that is meant; each, when none is named.
     pub channel: Option<Channel>,
 }

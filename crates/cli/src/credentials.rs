@@ -6,7 +6,7 @@ use server::posture::{self, BEACON_KEY, ENROLL, FoundError, OPERATOR, RELEASE_KE
 use server::{Credentials, EnrollInfo};
 
 use crate::failure::UserError;
-use crate::signer::{Signer, SignerError};
+use crate::signer::{FleetSigner, SignerError};
 
 /// Where `muster server` keeps everything by default.
 pub const DATA_DIR: &str = "muster-data";
@@ -35,14 +35,14 @@ pub enum CredentialsError {
     Read(#[source] FoundError),
     /// A key cannot be used.
     #[error(transparent)]
-    Signer(#[from] SignerError),
+    FleetSigner(#[from] SignerError),
 }
 
 impl UserError for CredentialsError {
     fn hint(&self) -> Option<String> {
         match self {
             CredentialsError::Missing { hint, .. } => Some((*hint).to_owned()),
-            CredentialsError::Signer(error) => error.hint(),
+            CredentialsError::FleetSigner(error) => error.hint(),
             CredentialsError::Read(_) => None,
         }
     }
@@ -83,7 +83,7 @@ pub fn operator(named: Option<&Path>) -> Result<(PathBuf, Credentials), Credenti
 #[derive(Debug)]
 pub struct ReleaseKey {
     /// The key.
-    pub key: Signer,
+    pub key: FleetSigner,
     /// The file. Beside it the publisher keeps the last header that it signed.
     pub path: PathBuf,
 }
@@ -96,7 +96,7 @@ pub fn release_key(named: Option<&Path>, operator: &Path) -> Result<ReleaseKey, 
     let path = named.map_or_else(|| operator.with_file_name(RELEASE_KEY), Path::to_owned);
     warn_if_open(&path);
     let hint = "name the file that holds the key: --key FILE or MUSTER_RELEASE_KEY";
-    match Signer::open(&path)? {
+    match FleetSigner::open(&path)? {
         Some(key) => Ok(ReleaseKey { key, path }),
         None => Err(CredentialsError::Missing { what: "is no release key", path, hint }),
     }
@@ -118,7 +118,7 @@ pub fn release_keys(named: &[PathBuf], operator: &Path) -> Result<Vec<ReleaseKey
 ///
 /// # Errors
 /// When there is none, or it cannot be used.
-pub fn beacon_key(named: Option<&Path>, operator: &Path) -> Result<Signer, CredentialsError> {
+pub fn beacon_key(named: Option<&Path>, operator: &Path) -> Result<FleetSigner, CredentialsError> {
     let own = operator.with_file_name(BEACON_KEY);
     let path = named.or(Some(own.as_path()).filter(|own| own.exists()));
     release_key(path, operator).map(|found| found.key)
@@ -143,9 +143,9 @@ impl MintFiles {
     ///
     /// # Errors
     /// When one is not there, or cannot be read.
-    pub fn read(&self) -> Result<(Signer, EnrollInfo), CredentialsError> {
+    pub fn read(&self) -> Result<(FleetSigner, EnrollInfo), CredentialsError> {
         warn_if_open(&self.root_key);
-        let key = Signer::open(&self.root_key)?;
+        let key = FleetSigner::open(&self.root_key)?;
         let missing =
             |what, path: &Path| CredentialsError::Missing { what, path: path.to_owned(), hint: MINT_HINT };
         let key = key.ok_or_else(|| missing("is no root key", &self.root_key))?;

@@ -36,7 +36,7 @@ use crate::operator::{Operator, OperatorCallError};
 use crate::release;
 use crate::remote::{self, RemoteError};
 use crate::screen::{Mark, Screen, aside};
-use crate::signer::{self, SignError, Signer};
+use crate::signer::{self, FleetSigner, SignError};
 
 const AFTER: &str = "\
 Shows which bytes the release that NODE holds declares at PATH, by which resource and module, in
@@ -187,13 +187,13 @@ pub async fn run(args: &ProveArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(screen.result(&shown, || text(&shown, screen))?)
 }
 
-fn root_key(args: &ProveArgs, credentials: &Path) -> Result<Option<Signer>, Failure> {
+fn root_key(args: &ProveArgs, credentials: &Path) -> Result<Option<FleetSigner>, Failure> {
     if let Some(path) = &args.root_key {
-        let key = Signer::open(path)?;
+        let key = FleetSigner::open(path)?;
         return Ok(Some(key.ok_or_else(|| FleetKeyError::NotAKey(path.clone()))?));
     }
     // Not there, or not for this user: the document goes unsigned.
-    Ok(Signer::open(&credentials.with_file_name(ROOT_KEY)).ok().flatten())
+    Ok(FleetSigner::open(&credentials.with_file_name(ROOT_KEY)).ok().flatten())
 }
 
 struct TrustDocuments {
@@ -202,7 +202,10 @@ struct TrustDocuments {
     newest: TrustDocument,
 }
 
-async fn trust_documents(operator: &Operator, root: Option<&Signer>) -> Result<TrustDocuments, ProveError> {
+async fn trust_documents(
+    operator: &Operator,
+    root: Option<&FleetSigner>,
+) -> Result<TrustDocuments, ProveError> {
     let view = operator.call(&api::TRUST, Empty {}).await?;
     let newest = view.versions.last().map(|version| version.document.clone());
     let newest = newest.ok_or_else(|| ProveError::NothingHeld("the control plane".to_owned()))?;

@@ -104,7 +104,7 @@ impl UserError for SignReleaseError {
 ///
 /// # Errors
 /// When the file or a key cannot be used, the key has signed already or may not, or nobody said yes.
-pub async fn run(args: &SignArgs, screen: Screen) -> Result<Exit, Failure> {
+pub fn run(args: &SignArgs, screen: Screen) -> Result<Exit, Failure> {
     let mut request = SigningRequest::read(&args.file).map_err(SignReleaseError::Request)?;
     let headers = request.headers(&request.trust).map_err(SignReleaseError::Request)?;
     let keys = match args.keys.as_slice() {
@@ -124,7 +124,7 @@ pub async fn run(args: &SignArgs, screen: Screen) -> Result<Exit, Failure> {
 }
 
 /// Signs each header for which the key counts, and that it did not sign yet.
-fn add(request: &mut SigningRequest, key: &signer::Signer) -> Result<(), SignReleaseError> {
+fn add(request: &mut SigningRequest, key: &signer::FleetSigner) -> Result<(), SignReleaseError> {
     let SigningRequest { commit, trust, .. } = request;
     let (mut counts, mut signed, mut again) = (false, false, None);
     for (channel, document) in &mut commit.headers {

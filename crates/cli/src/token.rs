@@ -29,7 +29,7 @@ use crate::failure::{Failure, UserError};
 use crate::lists::declare::{self, NewToken};
 use crate::next_step::muster;
 use crate::screen::{Screen, aside};
-use crate::signer::{Signer, SignerError};
+use crate::signer::{FleetSigner, SignerError};
 
 /// The longest that the control plane is asked whether an entry matches the host.
 const ASK_LIMIT: Duration = Duration::from_secs(3);
@@ -162,7 +162,7 @@ pub enum MintError {
     Mint(#[source] TokenError),
     /// The root key does not sign.
     #[error("the token cannot be signed")]
-    Signer(#[from] SignerError),
+    FleetSigner(#[from] SignerError),
     /// The operating system gives no randomness.
     #[error("no token can be made")]
     Random(#[source] FoundError),
@@ -184,7 +184,7 @@ impl UserError for MintError {
             MintError::Mint(TokenError::Group(GroupTermsError::Label(_))) => {
                 "write it as in --label pool=web".to_owned()
             }
-            MintError::Signer(error) => return error.hint(),
+            MintError::FleetSigner(error) => return error.hint(),
             MintError::Group => "say for how many hosts: --uses N".to_owned(),
             MintError::NoServer => "start it with --name NAME".to_owned(),
             _ => return None,
@@ -445,7 +445,7 @@ async fn published_entry(hostname: &Hostname, connect: &Connect, info: &EnrollIn
 pub fn mint(
     request: &MintRequest,
     info: &EnrollInfo,
-    root: &Signer,
+    root: &FleetSigner,
     now: Timestamp,
 ) -> Result<String, MintError> {
     if let Some(fingerprint) = &request.fingerprint {

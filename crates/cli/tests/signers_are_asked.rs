@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cli::failure::UserError;
-use cli::signer::{SignError, Signer, SignerError, add_signature, sign};
+use cli::signer::{FleetSigner, SignError, SignerError, add_signature, sign};
 use data_encoding::BASE64;
 use model::{Digest, Timestamp};
 use trust::sealing::SealingKey;
@@ -58,8 +58,8 @@ fn header() -> Header {
     }
 }
 
-fn open(path: &Path) -> Result<Signer, SignerError> {
-    Ok(Signer::open(path)?.expect("there is a file"))
+fn open(path: &Path) -> Result<FleetSigner, SignerError> {
+    Ok(FleetSigner::open(path)?.expect("there is a file"))
 }
 
 #[track_caller]
@@ -100,7 +100,7 @@ fn a_key_file_signs() {
         let key = key(algorithm);
         signs(&folder.write("release.key", key.to_file().as_bytes()), &key);
     }
-    assert!(Signer::open(&folder.path("nothing")).unwrap().is_none());
+    assert!(FleetSigner::open(&folder.path("nothing")).unwrap().is_none());
     refused(&folder.write("public", key(KeyAlgorithm::Ed25519).public().to_string()), "only the public half");
     refused(&folder.write("damaged", "ed25519-private:AAAA\n"), "the key in");
     for rubbish in ["", "hello\n", "- a\n- b\n", "a: [", "\u{1}\u{2}"] {
@@ -222,7 +222,7 @@ fn mistakes_in_a_signer_file_are_named() {
 
 #[test]
 fn one_key_signs_a_document_once() {
-    let (a, b): (Signer, Signer) =
+    let (a, b): (FleetSigner, FleetSigner) =
         (SigningKey::from_seed(&[1; 32]).into(), SigningKey::from_seed(&[2; 32]).into());
     let mut document = sign(&header(), &[&a]).unwrap();
     assert!(matches!(add_signature::<Header>(&mut document, &a), Err(SignError::Twice(_))));
@@ -246,6 +246,6 @@ fn a_command_seals_the_same_each_time() {
     let sealed = || signer.sealer().unwrap().seal("db", b"secret").unwrap().sealed().clone();
     assert_eq!(sealed(), sealed());
     let of_key =
-        Signer::from(SigningKey::from_seed(&[7; 32])).sealer().unwrap().seal("db", b"secret").unwrap();
+        FleetSigner::from(SigningKey::from_seed(&[7; 32])).sealer().unwrap().seal("db", b"secret").unwrap();
     assert_ne!(sealed(), *of_key.sealed());
 }

@@ -60,7 +60,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Explain(args) => explain::run(&args, screen),
         Verb::Diff(args) => diff::run(&args, screen).await,
         Verb::Publish(args) => publish::run(&args, screen).await,
-        Verb::Sign(args) => sign::run(&args, screen).await,
+        Verb::Sign(args) => sign::run(&args, screen),
         Verb::Beacon(args) => beacon::run(&args, screen).await,
         Verb::Status(args) => status::run(&args, screen).await,
         Verb::Node(args) => node::run(&args, screen).await,

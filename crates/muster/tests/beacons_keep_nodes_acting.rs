@@ -9,7 +9,7 @@ use std::time::Duration;
 use cli::beacon::{BeaconError, BeaconSigner};
 use cli::publish::{PublishError, Publisher};
 use cli::screen::Screen;
-use cli::signer::Signer;
+use cli::signer::FleetSigner;
 use cli::{credentials, status};
 use model::Timestamp;
 use server::api::operation::Empty;
@@ -32,11 +32,11 @@ async fn view(control: &Control) -> StatusView {
     control.operator().await.call(&api::STATUS, Empty {}).await.unwrap()
 }
 
-fn signer(control: &Control, key: impl Into<Signer>) -> BeaconSigner {
+fn signer(control: &Control, key: impl Into<FleetSigner>) -> BeaconSigner {
     BeaconSigner { credentials: control.credentials.clone(), key: key.into(), channel: None }
 }
 
-fn release_key(control: &Control) -> Signer {
+fn release_key(control: &Control) -> FleetSigner {
     credentials::release_key(None, &control.operator_file()).unwrap().key
 }
 

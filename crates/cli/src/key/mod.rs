@@ -237,7 +237,7 @@ pub(crate) enum FleetKeyError {
     #[error("the next version of the trust document cannot be signed")]
     Sign(#[source] SignError),
     #[error(transparent)]
-    Signer(#[from] SignerError),
+    FleetSigner(#[from] SignerError),
     #[error("the key cannot be encrypted")]
     Encrypt(#[from] AgeError),
     #[error("channel {0} has no signers yet, and none is named")]
@@ -269,7 +269,7 @@ impl UserError for FleetKeyError {
             FleetKeyError::NoNewKey(_) => {
                 "make one: `muster key new FILE`; then name it: --to FILE".to_owned()
             }
-            FleetKeyError::Signer(error) => return error.hint(),
+            FleetKeyError::FleetSigner(error) => return error.hint(),
             FleetKeyError::Sign(error) => return error.hint(),
             FleetKeyError::NoSigners(_) => "name each who may sign: --signer KEY".to_owned(),
             FleetKeyError::Next(NextVersionError::Threshold(_) | NextVersionError::SameThreshold(_)) => {

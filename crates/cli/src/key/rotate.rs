@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::next_step::muster;
 use crate::operator::Operator;
 use crate::screen::{Screen, plural};
-use crate::signer::{self, Signer};
+use crate::signer::{self, FleetSigner};
 
 /// How long the control plane may take to read its directory again.
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(20);
@@ -82,9 +82,13 @@ impl KeyRotator {
     }
 
     /// The root key that may sign what follows a version.
-    pub(super) fn root_key(&self, named: Option<&Path>, head: &ChainHead) -> Result<Signer, FleetKeyError> {
+    pub(super) fn root_key(
+        &self,
+        named: Option<&Path>,
+        head: &ChainHead,
+    ) -> Result<FleetSigner, FleetKeyError> {
         let path = named.map_or_else(|| self.dir.join(server::posture::ROOT_KEY), Path::to_owned);
-        let key = Signer::open(&path)?.ok_or(FleetKeyError::NoRoot(path))?;
+        let key = FleetSigner::open(&path)?.ok_or(FleetKeyError::NoRoot(path))?;
         match head.document.root.keys().any(|known| *known == key.public()) {
             true => Ok(key),
             false => Err(FleetKeyError::NotRoot { key: key.public().id(), version: head.document.version }),
@@ -108,7 +112,7 @@ impl KeyRotator {
     async fn publish(
         &self,
         next: &TrustDocument,
-        root: &Signer,
+        root: &FleetSigner,
         slot: SlotName,
         then: Vec<String>,
         screen: Screen,
@@ -119,7 +123,7 @@ impl KeyRotator {
     }
 
     /// Signs the next version, and has the control plane hand it on.
-    pub(super) async fn add(&self, next: &TrustDocument, root: &Signer) -> Result<(), Failure> {
+    pub(super) async fn add(&self, next: &TrustDocument, root: &FleetSigner) -> Result<(), Failure> {
         let link = signer::sign(next, &[root]).map_err(FleetKeyError::Sign)?;
         self.operator.call(&api::ADD_TRUST, AddTrust { link }).await?;
         Ok(())
@@ -251,7 +255,7 @@ pub(super) async fn new_chain(args: &RotateArgs, connect: &Connect, screen: Scre
     }
     let head = rotator.newest().await?;
     let key = match &args.to {
-        Some(path) => Signer::open(path)?.ok_or_else(|| FleetKeyError::NotAKey(path.clone()))?,
+        Some(path) => FleetSigner::open(path)?.ok_or_else(|| FleetKeyError::NotAKey(path.clone()))?,
         None => LabKey::of(&rotator.dir, SlotName::Root).stage_anew(&head.document)?.into(),
     };
     let change = SlotChange::Replace(key.public());

@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::failure::UserError;
 use crate::operator::{Operator, OperatorCallError};
 use crate::screen::plural;
-use crate::signer::{self, SignError, Signer};
+use crate::signer::{self, FleetSigner, SignError};
 
 /// The most hosts that a sentence names.
 const NAMED: usize = 10;
@@ -83,7 +83,7 @@ pub(crate) struct ListSigner<'a> {
     pub(crate) operator: &'a Operator,
     pub(crate) trust: &'a TrustDocument,
     /// A release key, where one is at hand.
-    pub(crate) key: Option<&'a Signer>,
+    pub(crate) key: Option<&'a FleetSigner>,
 }
 
 /// Whether hosts that are revoked now, and that are not declared, stay revoked.

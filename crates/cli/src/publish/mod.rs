@@ -187,7 +187,7 @@ async fn request_of(
             format!("release {seq} already holds this; nothing is to be signed\n")
         })?);
     };
-    Ok(request::written(&request, out, screen)?)
+    request::written(&request, out, screen)
 }
 
 fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> String {

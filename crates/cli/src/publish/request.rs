@@ -204,7 +204,7 @@ impl SigningRequest {
 /// What is shown of a request.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RequestView<'a> {
+struct SigningRequestView<'a> {
     file: &'a Path,
     headers: &'a [RequestedHeader],
     /// Every channel has the signatures that it asks for.
@@ -216,7 +216,7 @@ pub(crate) fn written(request: &SigningRequest, out: &Path, screen: Screen) -> R
     let headers = request.headers(&request.trust)?;
     request.write(out)?;
     let enough = headers.iter().all(RequestedHeader::is_enough);
-    let view = RequestView { file: out, headers: &headers, enough };
+    let view = SigningRequestView { file: out, headers: &headers, enough };
     Ok(screen.result(&view, || {
         let file = model::text::shell_word(&out.display().to_string()).into_owned();
         let lines: String = headers.iter().map(RequestedHeader::line).collect();

@@ -7,7 +7,7 @@ use model::exchange::Signed;
 use super::error::PublishError;
 use crate::credentials::ReleaseKey;
 use crate::screen::aside;
-use crate::signer::{self, Signer};
+use crate::signer::{self, FleetSigner};
 
 /// How many signatures a header must have to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl ReleaseSigners {
         let first = keys.next().ok_or_else(|| PublishError::OtherKey("none".to_owned()))?;
         let signers = ReleaseSigners { first, others: keys.collect() };
         let mut seen: Vec<PublicKey> = Vec::new();
-        for key in signers.all().map(Signer::public) {
+        for key in signers.all().map(FleetSigner::public) {
             if seen.contains(&key) {
                 return Err(PublishError::SameSigner(key.id()));
             }
@@ -59,7 +59,7 @@ impl ReleaseSigners {
         &self.first
     }
 
-    fn all(&self) -> impl Iterator<Item = &Signer> {
+    fn all(&self) -> impl Iterator<Item = &FleetSigner> {
         std::iter::once(&self.first).chain(&self.others).map(|key| &key.key)
     }
 
@@ -69,7 +69,7 @@ impl ReleaseSigners {
     }
 
     /// The one that signs lists: the current release key, or else the previous one.
-    pub(super) fn of_lists(&self, trust: &TrustDocument) -> Option<&Signer> {
+    pub(super) fn of_lists(&self, trust: &TrustDocument) -> Option<&FleetSigner> {
         trust.release.keys().find_map(|key| self.all().find(|signer| signer.public() == *key))
     }
 
@@ -81,7 +81,7 @@ impl ReleaseSigners {
         signatures: Signatures,
     ) -> Result<Signed, PublishError> {
         let asked = trust.header_signers(&header.channel);
-        let counting: Vec<&Signer> = self.all().filter(|signer| asked.has(&signer.public())).collect();
+        let counting: Vec<&FleetSigner> = self.all().filter(|signer| asked.has(&signer.public())).collect();
         let (have, need) = (counting.len(), asked.needed());
         if signatures == Signatures::Enough && have < need {
             let others = asked.keys().into_iter().filter(|key| !self.has(key)).map(|key| key.id()).collect();

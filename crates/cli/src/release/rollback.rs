@@ -94,7 +94,7 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
     let label = args.label.clone().unwrap_or_else(|| format!("rollback-{wanted}"));
     if let Some(out) = &args.out {
         let request = publisher.request_again(&release, Some(label)).await?;
-        return Ok(request::written(&request, out, screen)?);
+        return request::written(&request, out, screen);
     }
     let seq = publisher.republish(&release, Some(label)).await?;
     let view = RollbackView { seq, content_of: wanted, unchanged: false, changes: Some(compared) };

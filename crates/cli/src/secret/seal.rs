@@ -11,7 +11,7 @@ use trust::sealing::InHand;
 use super::source::{SecretError, SecretSettings};
 use crate::publish::PublishError;
 use crate::screen::{aside, plural};
-use crate::signer::Signer;
+use crate::signer::FleetSigner;
 
 /// The most nodes that a message names.
 const NAMED: usize = 5;
@@ -80,7 +80,7 @@ impl SecretPublisher {
         &mut self,
         fleet: &Fleet,
         changed: &Changed,
-        signer: &Signer,
+        signer: &FleetSigner,
     ) -> Result<SealedFleet, PublishError> {
         let needs = SecretNeeds::of(fleet.specialize());
         let values = self.values(fleet, &needs, signer)?;
@@ -93,7 +93,7 @@ impl SecretPublisher {
         &self,
         fleet: &Fleet,
         needs: &SecretNeeds,
-        signer: &Signer,
+        signer: &FleetSigner,
     ) -> Result<BTreeMap<String, InHand>, PublishError> {
         if needs.is_empty() {
             return Ok(BTreeMap::new());

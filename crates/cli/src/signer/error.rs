@@ -171,7 +171,7 @@ impl UserError for SignerError {
 pub enum SignError {
     /// The signer failed.
     #[error(transparent)]
-    Signer(#[from] SignerError),
+    FleetSigner(#[from] SignerError),
     /// It has no canonical form.
     #[error("it has no canonical form")]
     Canonical(#[from] CanonicalError),
@@ -186,7 +186,7 @@ pub enum SignError {
 impl UserError for SignError {
     fn hint(&self) -> Option<String> {
         match self {
-            SignError::Signer(error) => error.hint(),
+            SignError::FleetSigner(error) => error.hint(),
             _ => None,
         }
     }

@@ -13,7 +13,7 @@ use trust::{KeyAlgorithm, PublicKey, SigningKey};
 use zeroize::Zeroizing;
 
 use super::command::SigningCommand;
-use super::{Signer, SignerError, passphrase, public};
+use super::{FleetSigner, SignerError, passphrase, public};
 use crate::object::notation;
 
 /// Names the age identity that opens an encrypted key file.
@@ -61,7 +61,7 @@ impl Openers {
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<Option<Signer>, SignerError> {
+pub(super) fn open(path: &Path) -> Result<Option<FleetSigner>, SignerError> {
     let Some(bytes) = read(path)? else { return Ok(None) };
     if is_key(&bytes) {
         return key(&bytes, path).map(Some);
@@ -96,13 +96,13 @@ pub(super) fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, SignerErro
     if bytes.len() > age::MAX_FILE { Err(SignerError::NotASigner(path.to_owned())) } else { Ok(Some(bytes)) }
 }
 
-fn key(bytes: &[u8], path: &Path) -> Result<Signer, SignerError> {
+fn key(bytes: &[u8], path: &Path) -> Result<FleetSigner, SignerError> {
     let text = std::str::from_utf8(bytes).map_err(|_| SignerError::NotASigner(path.to_owned()))?;
     let key = SigningKey::from_file(text);
     Ok(key.map_err(|source| SignerError::Key { path: path.to_owned(), source })?.into())
 }
 
-fn encrypted(bytes: &[u8], path: &Path, openers: &Openers) -> Result<Signer, SignerError> {
+fn encrypted(bytes: &[u8], path: &Path, openers: &Openers) -> Result<FleetSigner, SignerError> {
     let failed = |source| SignerError::Age { path: path.to_owned(), source };
     let plain = match age::passphrase_work(bytes).map_err(failed)? {
         Some(work) => {
@@ -127,7 +127,7 @@ fn identities(path: &Path) -> Result<Vec<SealingKey>, SignerError> {
     SealingKey::all_from_file(&text).map_err(|_| SignerError::Identity(path.to_owned()))
 }
 
-fn signer_file(bytes: &[u8], path: &Path) -> Result<Signer, SignerError> {
+fn signer_file(bytes: &[u8], path: &Path) -> Result<FleetSigner, SignerError> {
     let wrong = |why: String| SignerError::Form { path: path.to_owned(), why };
     let not_one = || SignerError::NotASigner(path.to_owned());
     let mut values = manifest::values(bytes, notation(bytes)).map_err(|_| not_one())?;
@@ -144,7 +144,7 @@ fn signer_file(bytes: &[u8], path: &Path) -> Result<Signer, SignerError> {
                 Some(text) => declared(&text).ok_or_else(|| wrong("`public` is no public key".to_owned()))?,
                 None => command.public_key()?,
             };
-            Ok(Signer::of_command(public, command))
+            Ok(FleetSigner::of_command(public, command))
         }
         SignerFile { age: Some(age), identity, passphrase_file, command: None, public: None, timeout: None } => {
             let openers = Openers {

@@ -1,4 +1,4 @@
-//! [`Signer`]: who signs for a fleet, wherever the private half of the key is.
+//! [`FleetSigner`]: who signs for a fleet, wherever the private half of the key is.
 //!
 //! ```text
 //! --key FILE, --root-key FILE
@@ -34,7 +34,7 @@ pub(crate) use public::read as public;
 const SEALING_TYPE: &str = "sealing-seed";
 
 /// A key that can be asked for signatures.
-pub struct Signer {
+pub struct FleetSigner {
     public: PublicKey,
     source: SignerSource,
 }
@@ -46,29 +46,29 @@ enum SignerSource {
     Command(SigningCommand),
 }
 
-impl From<SigningKey> for Signer {
-    fn from(key: SigningKey) -> Signer {
-        Signer { public: key.public(), source: SignerSource::Key(key) }
+impl From<SigningKey> for FleetSigner {
+    fn from(key: SigningKey) -> FleetSigner {
+        FleetSigner { public: key.public(), source: SignerSource::Key(key) }
     }
 }
 
-impl fmt::Debug for Signer {
+impl fmt::Debug for FleetSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Signer({}, private half hidden)", self.public.id())
+        write!(f, "FleetSigner({}, private half hidden)", self.public.id())
     }
 }
 
-impl Signer {
+impl FleetSigner {
     /// The signer that a file stands for; `None` where there is no file.
     ///
     /// # Errors
     /// [`SignerError`] says why it cannot sign.
-    pub fn open(path: &Path) -> Result<Option<Signer>, SignerError> {
+    pub fn open(path: &Path) -> Result<Option<FleetSigner>, SignerError> {
         file::open(path)
     }
 
-    pub(crate) fn of_command(public: PublicKey, command: SigningCommand) -> Signer {
-        Signer { public, source: SignerSource::Command(command) }
+    pub(crate) fn of_command(public: PublicKey, command: SigningCommand) -> FleetSigner {
+        FleetSigner { public, source: SignerSource::Command(command) }
     }
 
     /// The public half.
@@ -104,7 +104,7 @@ impl Signer {
     /// service may make another P-256 signature each time, and then all secrets are sealed anew by each publish.
     ///
     /// # Errors
-    /// As [`Signer::sign`].
+    /// As [`FleetSigner::sign`].
     pub fn sealer(&self) -> Result<SecretSealer, SignerError> {
         match &self.source {
             SignerSource::Key(key) => Ok(SecretSealer::of(key)),
@@ -132,7 +132,7 @@ impl Signer {
 ///
 /// # Errors
 /// When a signer fails, or the document has no canonical form.
-pub fn sign<D: Document>(document: &D, signers: &[&Signer]) -> Result<Signed, SignError> {
+pub fn sign<D: Document>(document: &D, signers: &[&FleetSigner]) -> Result<Signed, SignError> {
     let unsigned = UnsignedDocument::of(document)?;
     let signatures: Result<Vec<_>, _> =
         signers.iter().map(|signer| signer.signature(unsigned.message())).collect();
@@ -143,7 +143,7 @@ pub fn sign<D: Document>(document: &D, signers: &[&Signer]) -> Result<Signed, Si
 ///
 /// # Errors
 /// When the key signed it already, it carries as many signatures as it may, or the signer fails.
-pub fn add_signature<D: Document>(document: &mut Signed, signer: &Signer) -> Result<(), SignError> {
+pub fn add_signature<D: Document>(document: &mut Signed, signer: &FleetSigner) -> Result<(), SignError> {
     let key = signer.public();
     let has_signed = !signed::signers_among::<D>(document, std::iter::once(&key)).is_empty();
     if has_signed {

@@ -6,7 +6,7 @@ use std::path::Path;
 use data_encoding::BASE64;
 use trust::PublicKey;
 
-use super::{Signer, SignerError, file};
+use super::{FleetSigner, SignerError, file};
 
 /// The longest text of a public key, in bytes.
 const MAX_TEXT: usize = 4 * 1024;
@@ -33,7 +33,7 @@ pub(crate) fn read(path: &Path) -> Result<PublicKey, SignerError> {
     if let Some(key) = parse(&bytes) {
         return Ok(key);
     }
-    let signer = Signer::open(path)?.ok_or_else(|| SignerError::NotASigner(path.to_owned()))?;
+    let signer = FleetSigner::open(path)?.ok_or_else(|| SignerError::NotASigner(path.to_owned()))?;
     Ok(signer.public())
 }
 

@@ -11,7 +11,7 @@ use trust::group_token::{self, GroupAdmission, GroupClaims, GroupTermsError};
 use trust::token::{KeySource, TokenError};
 
 use super::MintError;
-use crate::signer::Signer;
+use crate::signer::FleetSigner;
 
 /// What a group token is to say.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct GroupMintRequest {
 pub fn mint(
     request: &GroupMintRequest,
     info: &EnrollInfo,
-    root: &Signer,
+    root: &FleetSigner,
     now: Timestamp,
 ) -> Result<String, MintError> {
     let labels: Result<BTreeMap<_, _>, GroupTermsError> =
