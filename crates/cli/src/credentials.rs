@@ -94,7 +94,6 @@ pub struct ReleaseKey {
 /// When there is none, or it cannot be used.
 pub fn release_key(named: Option<&Path>, operator: &Path) -> Result<ReleaseKey, CredentialsError> {
     let path = named.map_or_else(|| operator.with_file_name(RELEASE_KEY), Path::to_owned);
-    warn_if_open(&path);
     let hint = "name the file that holds the key: --key FILE or MUSTER_RELEASE_KEY";
     match FleetSigner::open(&path)? {
         Some(key) => Ok(ReleaseKey { key, path }),
@@ -144,7 +143,6 @@ impl MintFiles {
     /// # Errors
     /// When one is not there, or cannot be read.
     pub fn read(&self) -> Result<(FleetSigner, EnrollInfo), CredentialsError> {
-        warn_if_open(&self.root_key);
         let key = FleetSigner::open(&self.root_key)?;
         let missing =
             |what, path: &Path| CredentialsError::Missing { what, path: path.to_owned(), hint: MINT_HINT };
@@ -165,8 +163,8 @@ pub fn enroll_info(path: &Path) -> Result<EnrollInfo, CredentialsError> {
     posture::read_json(path).map_err(CredentialsError::Read)
 }
 
-/// Says when a file with a private key, or one that names a command, is open to others.
-fn warn_if_open(path: &Path) {
+/// Says when a file with a private key is open to others.
+pub(crate) fn warn_if_open(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
     if mode & 0o077 != 0 {

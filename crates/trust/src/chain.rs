@@ -107,13 +107,16 @@ impl ChainError {
             ChainError::Forked { .. } => "trust-forked",
             ChainError::OtherFleet { .. } => "trust-other-fleet",
             ChainError::TooLong => "trust-too-long",
-            ChainError::Malformed { .. } => "trust-malformed",
+            ChainError::Malformed { .. } => MALFORMED_TRUST_CODE,
         }
     }
 }
 
 /// The code of [`ChainError::Older`]: of an honest control plane, the data went back.
 pub const OLDER_TRUST_CODE: &str = "trust-older";
+
+/// The code of [`ChainError::Malformed`]: of an honest control plane, the document is of a form from after the agent.
+pub const MALFORMED_TRUST_CODE: &str = "trust-malformed";
 
 /// How far links led.
 #[derive(Clone, Debug, PartialEq, Eq)]

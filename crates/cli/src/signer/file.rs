@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use zeroize::Zeroizing;
 
 use super::command::SigningCommand;
 use super::{FleetSigner, SignerError, passphrase, public};
+use crate::credentials::warn_if_open;
 use crate::object::notation;
 
 /// Names the age identity that opens an encrypted key file.
@@ -64,6 +66,7 @@ impl Openers {
 pub(super) fn open(path: &Path) -> Result<Option<FleetSigner>, SignerError> {
     let Some(bytes) = read(path)? else { return Ok(None) };
     if is_key(&bytes) {
+        warn_if_open(path);
         return key(&bytes, path).map(Some);
     }
     if age::is_age(&bytes) {
@@ -72,7 +75,16 @@ pub(super) fn open(path: &Path) -> Result<Option<FleetSigner>, SignerError> {
     if public::parse(&bytes).is_some() {
         return Err(SignerError::OnlyPublic(path.to_owned()));
     }
+    warn_if_writable(path);
     signer_file(&bytes, path).map(Some)
+}
+
+/// Says when others may say which command runs as this user.
+fn warn_if_writable(path: &Path) {
+    let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
+    if mode & 0o022 != 0 {
+        tracing::warn!(file = %path.display(), "others can change this signer file; chmod go-w it");
+    }
 }
 
 /// Whether a text begins as a key file does.
