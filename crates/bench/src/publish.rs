@@ -32,8 +32,9 @@ pub(super) async fn run(count: usize, figures: &Figures) -> Result<(), BenchErro
     let credentials: Credentials = server::posture::read_json(&operator)
         .during(|| format!("cannot read the operator's credentials from {}", operator.display()))?;
     let key = credentials::release_key(None, &operator)?;
-    let mut publisher =
-        Publisher::connect(credentials, key).await.during(|| "cannot reach the control plane".to_owned())?;
+    let mut publisher = Publisher::connect(credentials, [key])
+        .await
+        .during(|| "cannot reach the control plane".to_owned())?;
     let mut folder = RepoFolder::open(&repo)?;
     let (full, full_time) = publish(&mut publisher, &mut folder, None)
         .await

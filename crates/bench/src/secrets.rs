@@ -72,7 +72,7 @@ async fn rotated(nodes: usize, figures: &Figures) -> Result<(), BenchError> {
     let credentials: Credentials = server::posture::read_json(&operator)
         .during(|| format!("cannot read the operator's credentials from {}", operator.display()))?;
     let key = credentials::release_key(None, &operator)?;
-    let mut publisher = Publisher::connect(credentials, key).await?;
+    let mut publisher = Publisher::connect(credentials, [key]).await?;
     let identity = data.join("age.key");
     publisher.ask_for_secrets(SecretSettings {
         repo: repo.clone(),

@@ -10,8 +10,7 @@ use server::api::operation::Empty;
 use server::api::{self, Beacons};
 use tokio::signal::unix::{SignalKind, signal};
 use trust::freshness::Freshness;
-use trust::signed;
-use trust::{Beacon, SigningKey, Slots};
+use trust::{Beacon, Slots, signed};
 
 use crate::clock::{now, short};
 use crate::connect::Connect;
@@ -22,6 +21,7 @@ use crate::header::{self, HeaderError};
 use crate::operator::{Operator, OperatorCallError};
 use crate::screen::{Screen, aside};
 use crate::server::ServerError;
+use crate::signer::{self, FleetSigner, SignError};
 
 /// How long a resident signer waits before it tries again what did not reach the control plane.
 const RETRY: Duration = Duration::from_secs(60);
@@ -78,7 +78,7 @@ pub enum BeaconError {
     NothingPublished(Option<Channel>),
     /// A document cannot be signed.
     #[error("the beacon cannot be signed")]
-    Sign(#[source] model::canonical::CanonicalError),
+    Sign(#[source] SignError),
 }
 
 impl UserError for BeaconError {
@@ -98,7 +98,8 @@ impl UserError for BeaconError {
                     .to_owned(),
             ),
             BeaconError::NothingPublished(_) => Some("`muster status` shows the channels".to_owned()),
-            BeaconError::Header(_) | BeaconError::Sign(_) => None,
+            BeaconError::Sign(error) => error.hint(),
+            BeaconError::Header(_) => None,
         }
     }
 }
@@ -108,7 +109,7 @@ pub struct BeaconSigner {
     /// Where the control plane is.
     pub credentials: Credentials,
     /// The key that signs.
-    pub key: SigningKey,
+    pub key: FleetSigner,
     /// The channel that is meant; each, when none is named.
     pub channel: Option<Channel>,
 }
@@ -177,7 +178,7 @@ impl BeaconSigner {
         let mut signed = Vec::new();
         for channel in head.headers.keys().filter(meant) {
             let document = &head.headers[channel];
-            let header = header::verify(channel, document, &head.trust.release)?;
+            let header = header::verify(channel, document, &head.trust)?;
             let (digest, seq) = (signed::digest(document), header.seq);
             let beacon =
                 Beacon { fleet: header.fleet.clone(), channel: channel.clone(), seq, header: digest, at };
@@ -188,7 +189,7 @@ impl BeaconSigner {
             return Err(BeaconError::NothingPublished(self.channel.clone()));
         }
         let beacons: Result<Vec<_>, _> =
-            signed.iter().map(|(beacon, _)| signed::sign(beacon, &[&self.key])).collect();
+            signed.iter().map(|(beacon, _)| signer::sign(beacon, &[&self.key])).collect();
         operator.call(&api::ADD_BEACONS, Beacons { beacons: beacons.map_err(BeaconError::Sign)? }).await?;
         Ok(signed)
     }

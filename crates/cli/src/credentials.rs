@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use server::posture::{self, BEACON_KEY, ENROLL, FoundError, OPERATOR, RELEASE_KEY, ROOT_KEY};
 use server::{Credentials, EnrollInfo};
-use trust::SigningKey;
 
 use crate::failure::UserError;
+use crate::signer::{FleetSigner, SignerError};
 
 /// Where `muster server` keeps everything by default.
 pub const DATA_DIR: &str = "muster-data";
@@ -33,12 +33,16 @@ pub enum CredentialsError {
     /// A file is there, and is not what it should be.
     #[error("a file of the control plane's directory cannot be used")]
     Read(#[source] FoundError),
+    /// A key cannot be used.
+    #[error(transparent)]
+    FleetSigner(#[from] SignerError),
 }
 
 impl UserError for CredentialsError {
     fn hint(&self) -> Option<String> {
         match self {
             CredentialsError::Missing { hint, .. } => Some((*hint).to_owned()),
+            CredentialsError::FleetSigner(error) => error.hint(),
             CredentialsError::Read(_) => None,
         }
     }
@@ -75,26 +79,36 @@ pub fn operator(named: Option<&Path>) -> Result<(PathBuf, Credentials), Credenti
     Ok((path, credentials))
 }
 
-/// A release key, and the file that it lies in.
+/// A key that signs releases, and the file that names it.
+#[derive(Debug)]
 pub struct ReleaseKey {
     /// The key.
-    pub key: SigningKey,
-    /// Its file. Beside it the publisher keeps the last header that it signed.
+    pub key: FleetSigner,
+    /// The file. Beside it the publisher keeps the last header that it signed.
     pub path: PathBuf,
 }
 
 /// Finds and reads the release key: the one named, else the one beside the credentials.
 ///
 /// # Errors
-/// When there is none, or it cannot be read.
+/// When there is none, or it cannot be used.
 pub fn release_key(named: Option<&Path>, operator: &Path) -> Result<ReleaseKey, CredentialsError> {
     let path = named.map_or_else(|| operator.with_file_name(RELEASE_KEY), Path::to_owned);
-    warn_if_open(&path);
-    let key = posture::read_key(&path).map_err(CredentialsError::Read)?;
     let hint = "name the file that holds the key: --key FILE or MUSTER_RELEASE_KEY";
-    match key {
+    match FleetSigner::open(&path)? {
         Some(key) => Ok(ReleaseKey { key, path }),
         None => Err(CredentialsError::Missing { what: "is no release key", path, hint }),
+    }
+}
+
+/// Finds and reads the keys that sign a release together: those named, else the release key beside the credentials.
+///
+/// # Errors
+/// As [`release_key`].
+pub fn release_keys(named: &[PathBuf], operator: &Path) -> Result<Vec<ReleaseKey>, CredentialsError> {
+    match named {
+        [] => Ok(vec![release_key(None, operator)?]),
+        named => named.iter().map(|path| release_key(Some(path), operator)).collect(),
     }
 }
 
@@ -102,8 +116,8 @@ pub fn release_key(named: Option<&Path>, operator: &Path) -> Result<ReleaseKey, 
 /// credentials.
 ///
 /// # Errors
-/// When there is none, or it cannot be read.
-pub fn beacon_key(named: Option<&Path>, operator: &Path) -> Result<SigningKey, CredentialsError> {
+/// When there is none, or it cannot be used.
+pub fn beacon_key(named: Option<&Path>, operator: &Path) -> Result<FleetSigner, CredentialsError> {
     let own = operator.with_file_name(BEACON_KEY);
     let path = named.or(Some(own.as_path()).filter(|own| own.exists()));
     release_key(path, operator).map(|found| found.key)
@@ -128,9 +142,8 @@ impl MintFiles {
     ///
     /// # Errors
     /// When one is not there, or cannot be read.
-    pub fn read(&self) -> Result<(SigningKey, EnrollInfo), CredentialsError> {
-        warn_if_open(&self.root_key);
-        let key = posture::read_key(&self.root_key).map_err(CredentialsError::Read)?;
+    pub fn read(&self) -> Result<(FleetSigner, EnrollInfo), CredentialsError> {
+        let key = FleetSigner::open(&self.root_key)?;
         let missing =
             |what, path: &Path| CredentialsError::Missing { what, path: path.to_owned(), hint: MINT_HINT };
         let key = key.ok_or_else(|| missing("is no root key", &self.root_key))?;
@@ -151,7 +164,7 @@ pub fn enroll_info(path: &Path) -> Result<EnrollInfo, CredentialsError> {
 }
 
 /// Says when a file with a private key is open to others.
-fn warn_if_open(path: &Path) {
+pub(crate) fn warn_if_open(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
     if mode & 0o077 != 0 {

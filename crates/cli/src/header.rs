@@ -4,8 +4,8 @@ use model::Channel;
 use model::exchange::Signed;
 use server::api::{TrustVersionView, TrustView};
 use server::trust_chain::VersionOrigin;
-use trust::signed::{self, VerifyError};
-use trust::{Header, Slots, TrustDocument};
+use trust::signed::VerifyError;
+use trust::{Header, TrustDocument};
 
 /// A header of the control plane is not believed.
 #[derive(Debug, thiserror::Error)]
@@ -18,12 +18,16 @@ pub struct HeaderError {
     pub source: VerifyError,
 }
 
-/// Verifies the header of a channel by these keys.
+/// Verifies the header of a channel by a trust document.
 ///
 /// # Errors
 /// [`HeaderError`].
-pub(crate) fn verify(channel: &Channel, header: &Signed, keys: &Slots) -> Result<Header, HeaderError> {
-    signed::verify(header, keys).map_err(|source| HeaderError { channel: channel.clone(), source })
+pub(crate) fn verify(
+    channel: &Channel,
+    header: &Signed,
+    trust: &TrustDocument,
+) -> Result<Header, HeaderError> {
+    trust.header(header).map_err(|source| HeaderError { channel: channel.clone(), source })
 }
 
 /// The trust documents of the line that counts, the oldest first: what came before the chain was begun anew is no part
@@ -39,7 +43,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use model::Digest;
-    use trust::SigningKey;
+    use trust::{SigningKey, Slots};
 
     use super::*;
 

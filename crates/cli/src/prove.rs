@@ -24,7 +24,7 @@ use trust::provenance::{
     EntryProof, FORMAT, NodeHistory, ProofEvidence, ProofStep, ProvenObject, Provenance, ProvenanceError,
     TrustAnchor,
 };
-use trust::{Header, PublicKey, SigningKey, TrustDocument, chain};
+use trust::{Header, PublicKey, TrustDocument};
 
 use crate::clock::now;
 use crate::connect::Connect;
@@ -36,6 +36,7 @@ use crate::operator::{Operator, OperatorCallError};
 use crate::release;
 use crate::remote::{self, RemoteError};
 use crate::screen::{Mark, Screen, aside};
+use crate::signer::{self, FleetSigner, SignError};
 
 const AFTER: &str = "\
 Shows which bytes the release that NODE holds declares at PATH, by which resource and module, in
@@ -110,6 +111,9 @@ pub enum ProveError {
     /// A document has no canonical form.
     #[error("a document has no canonical form")]
     Canonical(#[from] CanonicalError),
+    /// The root key does not sign.
+    #[error("the first trust document cannot be signed")]
+    Sign(#[from] SignError),
     /// It cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
@@ -130,6 +134,7 @@ impl UserError for ProveError {
             ProveError::Declared(DeclaredPathError::NotDeclared(_)) => {
                 Some("`muster render NODE` shows every resource that a node gets".to_owned())
             }
+            ProveError::Sign(error) => error.hint(),
             ProveError::NothingHeld(_) | ProveError::NoEntry { .. } => Some(
                 "publish a release that names it; `muster node show NODE` shows what it holds".to_owned(),
             ),
@@ -182,13 +187,13 @@ pub async fn run(args: &ProveArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(screen.result(&shown, || text(&shown, screen))?)
 }
 
-fn root_key(args: &ProveArgs, credentials: &Path) -> Result<Option<SigningKey>, Failure> {
+fn root_key(args: &ProveArgs, credentials: &Path) -> Result<Option<FleetSigner>, Failure> {
     if let Some(path) = &args.root_key {
-        let key = crate::key::file::read(path)?;
+        let key = FleetSigner::open(path)?;
         return Ok(Some(key.ok_or_else(|| FleetKeyError::NotAKey(path.clone()))?));
     }
     // Not there, or not for this user: the document goes unsigned.
-    Ok(crate::key::file::read(&credentials.with_file_name(ROOT_KEY)).ok().flatten())
+    Ok(FleetSigner::open(&credentials.with_file_name(ROOT_KEY)).ok().flatten())
 }
 
 struct TrustDocuments {
@@ -199,7 +204,7 @@ struct TrustDocuments {
 
 async fn trust_documents(
     operator: &Operator,
-    root: Option<&SigningKey>,
+    root: Option<&FleetSigner>,
 ) -> Result<TrustDocuments, ProveError> {
     let view = operator.call(&api::TRUST, Empty {}).await?;
     let newest = view.versions.last().map(|version| version.document.clone());
@@ -209,7 +214,7 @@ async fn trust_documents(
         let counts = |key: &PublicKey| version.document.root.keys().any(|known| known == key);
         signed.push(match (version.link, root) {
             (Some(link), _) => link,
-            (None, Some(key)) if counts(&key.public()) => chain::sign(&version.document, key)?,
+            (None, Some(key)) if counts(&key.public()) => signer::sign(&version.document, &[key])?,
             (None, _) => {
                 let payload = canonical::to_bytes(&version.document)?;
                 // Canonical JSON is UTF-8.

@@ -156,8 +156,8 @@ pub(crate) fn trust_overtaken(holders: TrustHolders) -> String {
 fn signers_retired(view: &StatusView, screen: Screen) -> String {
     let line = |channel: &ChannelView| {
         let text = format!(
-            "channel {}: the key that signed release {} was retired, so nodes that do not hold it take it no more; \
-             run `{}`\n",
+            "channel {}: what signed release {} is not enough any more (a key was retired, or the channel asks for \
+             more signers), so nodes that do not hold it take it no more; run `{}`\n",
             channel.channel,
             channel.seq,
             muster("publish --repo DIR")

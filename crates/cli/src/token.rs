@@ -17,9 +17,8 @@ use server::api::lists::{LISTS, ListsView};
 use server::api::operation::Empty;
 use server::api::{self, EntryName};
 use server::posture::{self, ENROLL, FoundError, OPERATOR};
-use trust::SigningKey;
 use trust::group_token::{self, GroupAdmission, GroupTermsError};
-use trust::token::{self, Claims, KeySource, TlsTermination, TokenError};
+use trust::token::{self, Claims, KeySource, TlsTermination, TokenError, UnsignedToken};
 
 use self::group::GroupMintRequest;
 use crate::clock::now;
@@ -30,6 +29,7 @@ use crate::failure::{Failure, UserError};
 use crate::lists::declare::{self, NewToken};
 use crate::next_step::muster;
 use crate::screen::{Screen, aside};
+use crate::signer::{FleetSigner, SignerError};
 
 /// The longest that the control plane is asked whether an entry matches the host.
 const ASK_LIMIT: Duration = Duration::from_secs(3);
@@ -160,6 +160,9 @@ pub enum MintError {
     /// The claims break a rule.
     #[error("such a token would not be accepted")]
     Mint(#[source] TokenError),
+    /// The root key does not sign.
+    #[error("the token cannot be signed")]
+    FleetSigner(#[from] SignerError),
     /// The operating system gives no randomness.
     #[error("no token can be made")]
     Random(#[source] FoundError),
@@ -181,6 +184,7 @@ impl UserError for MintError {
             MintError::Mint(TokenError::Group(GroupTermsError::Label(_))) => {
                 "write it as in --label pool=web".to_owned()
             }
+            MintError::FleetSigner(error) => return error.hint(),
             MintError::Group => "say for how many hosts: --uses N".to_owned(),
             MintError::NoServer => "start it with --name NAME".to_owned(),
             _ => return None,
@@ -442,11 +446,11 @@ async fn published_entry(hostname: &Hostname, connect: &Connect, info: &EnrollIn
 /// Mints a token.
 ///
 /// # Errors
-/// When it would break a rule on tokens.
+/// When it would break a rule on tokens, or the root key does not sign.
 pub fn mint(
     request: &MintRequest,
     info: &EnrollInfo,
-    root: &SigningKey,
+    root: &FleetSigner,
     now: Timestamp,
 ) -> Result<String, MintError> {
     if let Some(fingerprint) = &request.fingerprint {
@@ -474,7 +478,8 @@ pub fn mint(
         trust: info.trust,
         replaces: request.replaces.clone(),
     };
-    token::mint(&claims, root).map_err(MintError::Mint)
+    let unsigned = UnsignedToken::of(&claims).map_err(MintError::Mint)?;
+    Ok(unsigned.signed(&root.sign(unsigned.message())?))
 }
 
 fn check_fingerprint(text: &str) -> Result<(), MintError> {

@@ -304,7 +304,7 @@ fn anchor(args: &VerifyArgs) -> Result<TrustAnchor, VerifyProofError> {
     // One of both is required.
     let text = args.root_key.clone().unwrap_or_default();
     let key = text.parse::<PublicKey>().ok();
-    let key = key.or_else(|| crate::key::file::public(Path::new(&text)).ok());
+    let key = key.or_else(|| crate::signer::public(Path::new(&text)).ok());
     Ok(TrustAnchor::RootKey(key.ok_or(VerifyProofError::Key(text))?))
 }
 

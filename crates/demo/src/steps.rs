@@ -96,7 +96,7 @@ impl Demo<'_> {
         let began = Instant::now();
         let operator = self.dirs.control().join("operator.json");
         let key = credentials::release_key(None, &operator)?;
-        let mut publisher = Publisher::connect(credentials, key).await?;
+        let mut publisher = Publisher::connect(credentials, [key]).await?;
         let prepared = publisher.take(RepoFolder::open(&self.dirs.fleet())?.scan()?)?;
         let changed = publisher.compare(&prepared).await?;
         let published = publisher.publish(&prepared, Some("demo".to_owned()), changed).await?;

@@ -156,6 +156,11 @@ pub(crate) fn age_file(data: &[u8]) {
         "within the bound"
     );
     let _ = SealingKey::all_from_file(text(data));
+    if let Ok(Some(work)) = age::passphrase_work(data) {
+        assert!((1..=age::MAX_SCRYPT_LOG_N).contains(&work.log_n), "nobody is made to work more");
+        let opened = age::decrypt_stretched(data, &SEED, sealing::MAX_SECRET);
+        assert!(opened.is_err() || opened.is_ok_and(|opened| opened.len() <= sealing::MAX_SECRET));
+    }
 }
 
 pub(crate) fn sealed(data: &[u8]) {

@@ -6,7 +6,7 @@ use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
     audit, backup, beacon, check, diff, explain, key, node, object, operators, prove, proxy, publish, query,
-    release, render, run, secret, server, status, task, token, verify,
+    release, render, run, secret, server, sign, status, task, token, verify,
 };
 use demo::DemoArgs;
 
@@ -67,6 +67,8 @@ pub enum Verb {
     Diff(diff::DiffArgs),
     /// Sign what a fleet repo declares and point the fleet to it
     Publish(publish::PublishArgs),
+    /// Sign a release that somebody else prepared, where its channel asks for several signers
+    Sign(sign::SignArgs),
     /// Sign that what is published still counts, so that nodes go on taking actions
     Beacon(beacon::BeaconArgs),
     /// Show how the fleet does: what is not green, why, since when, what next

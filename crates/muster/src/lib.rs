@@ -21,7 +21,7 @@ use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
     audit, backup, beacon, check, diff, explain, key, logs, node, object, operators, prove, proxy, publish,
-    query, release, render, secret, server, status, task, token, verify,
+    query, release, render, secret, server, sign, status, task, token, verify,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
@@ -60,6 +60,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Explain(args) => explain::run(&args, screen),
         Verb::Diff(args) => diff::run(&args, screen).await,
         Verb::Publish(args) => publish::run(&args, screen).await,
+        Verb::Sign(args) => sign::run(&args, screen),
         Verb::Beacon(args) => beacon::run(&args, screen).await,
         Verb::Status(args) => status::run(&args, screen).await,
         Verb::Node(args) => node::run(&args, screen).await,

@@ -33,6 +33,7 @@ mod reference_is_current;
 mod releases_are_rolled_back;
 mod runs_by_tag_are_requested;
 mod secrets_reach_their_nodes;
+mod several_signers_publish;
 mod task_arguments_are_exact;
 mod tasks_run_once_for_real;
 mod the_tutorial_works;

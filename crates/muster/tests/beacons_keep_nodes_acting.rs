@@ -9,6 +9,7 @@ use std::time::Duration;
 use cli::beacon::{BeaconError, BeaconSigner};
 use cli::publish::{PublishError, Publisher};
 use cli::screen::Screen;
+use cli::signer::FleetSigner;
 use cli::{credentials, status};
 use model::Timestamp;
 use server::api::operation::Empty;
@@ -31,11 +32,11 @@ async fn view(control: &Control) -> StatusView {
     control.operator().await.call(&api::STATUS, Empty {}).await.unwrap()
 }
 
-fn signer(control: &Control, key: SigningKey) -> BeaconSigner {
-    BeaconSigner { credentials: control.credentials.clone(), key, channel: None }
+fn signer(control: &Control, key: impl Into<FleetSigner>) -> BeaconSigner {
+    BeaconSigner { credentials: control.credentials.clone(), key: key.into(), channel: None }
 }
 
-fn release_key(control: &Control) -> SigningKey {
+fn release_key(control: &Control) -> FleetSigner {
     credentials::release_key(None, &control.operator_file()).unwrap().key
 }
 
@@ -69,8 +70,8 @@ async fn a_fleet_may_have_a_key_that_signs_beacons_alone() {
     assert_eq!(view(&control).await.channels[0].signed_at, at);
     signer(&control, release_key(&control)).sign(at.plus(Duration::from_millis(1))).await.unwrap();
     let path = control.dir.path().join("data/beacon.key");
-    let publisher =
-        Publisher::connect(control.credentials.clone(), credentials::ReleaseKey { key, path }).await;
+    let key = credentials::ReleaseKey { key: key.into(), path };
+    let publisher = Publisher::connect(control.credentials.clone(), [key]).await;
     assert!(matches!(publisher.map(|_| ()), Err(PublishError::OtherKey(_))), "it publishes nothing");
 }
 

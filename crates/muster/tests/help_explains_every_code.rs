@@ -18,6 +18,7 @@ fn refusals() -> Vec<Refusal> {
     let all = vec![
         Refusal::Header(VerifyError::Unsigned),
         Refusal::Header(VerifyError::Untrusted),
+        Refusal::Header(VerifyError::TooFew { channel: "a".parse().unwrap(), have: 1, need: 2 }),
         Refusal::Beacon(BeaconRefusal::Signature(VerifyError::Unsigned)),
         Refusal::Beacon(BeaconRefusal::Malformed(VerifyError::TooLarge)),
         Refusal::Beacon(BeaconRefusal::Older { at: Timestamp(0), known: Timestamp(1) }),

@@ -15,7 +15,7 @@ fn nodes(matches: &[&str]) -> (&'static str, String) {
 async fn publisher(fleet: &Fleet) -> Publisher {
     let operator = fleet.dir.path().join("operator.json");
     let key = credentials::release_key(None, &operator).unwrap();
-    Publisher::connect(credentials::operator(Some(&operator)).unwrap().1, key).await.unwrap()
+    Publisher::connect(credentials::operator(Some(&operator)).unwrap().1, [key]).await.unwrap()
 }
 
 /// A fleet with three nodes enrolled, and what was published: one is named, the others are of patterns.

@@ -136,8 +136,8 @@ async fn a_release_of_the_same_content_published_meanwhile_is_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_nobody_believes_is_refused_before_anything_is_sent() {
     let control = Control::start().await;
-    let key = trust::SigningKey::from_seed(&[7; 32]);
+    let key = trust::SigningKey::from_seed(&[7; 32]).into();
     let stranger = cli::credentials::ReleaseKey { key, path: control.dir.path().join("stranger.key") };
-    let refused = cli::publish::Publisher::connect(control.credentials.clone(), stranger).await;
+    let refused = cli::publish::Publisher::connect(control.credentials.clone(), [stranger]).await;
     assert!(matches!(refused.map(|_| ()), Err(PublishError::OtherKey(_))));
 }

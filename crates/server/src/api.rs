@@ -242,7 +242,8 @@ pub struct ChannelView {
     /// Who published that release, as the control plane authenticated him.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Whether the key that signed that release was retired since: nodes that do not hold the release take it no more.
+    /// Whether the keys that signed that release are not enough any more, as one was retired since or the channel asks
+    /// for more signers: nodes that do not hold the release take it no more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signer_retired: bool,
 }

@@ -57,7 +57,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
     let mut channels = BTreeMap::new();
     let known = plane.heads();
     for head in stored {
-        let header: Header = committed(plane, &head.header)?;
+        let header = committed(plane, &head.header)?;
         let beacon = match &head.beacon {
             Some(document) => believed(plane, document),
             None => None,
@@ -102,7 +102,7 @@ fn believed(plane: &ControlPlane, document: &Signed) -> Option<Beacon> {
 /// The header of nodes that is kept, verified.
 async fn node_header(plane: &ControlPlane) -> Result<Option<NodeHeader>, Problem> {
     let Some(signed) = plane.store.node_header().await.map_err(store_problem)? else { return Ok(None) };
-    match verified::<Header>(plane, &signed) {
+    match verified(plane, &signed) {
         Ok(header) => Ok(Some(NodeHeader { seq: header.seq, signed: Arc::new(signed) })),
         // The key that signed it may be retired by now. It is advice, and holds nothing up.
         Err(problem) => {
@@ -115,7 +115,7 @@ async fn node_header(plane: &ControlPlane) -> Result<Option<NodeHeader>, Problem
 /// Keeps the header of a release that a node holds and that no release here has: another publish goes on above
 /// its number (SCL-4).
 pub(crate) async fn keep_node_header(plane: &ControlPlane, signed: Signed) -> Result<(), Problem> {
-    let header: Header = verified(plane, &signed)?;
+    let header = verified(plane, &signed)?;
     if header.fleet != plane.trust.fleet {
         return Err(Problem::new(Code::ReleaseRefused, "the header is of another fleet"));
     }
@@ -145,21 +145,22 @@ async fn selection(plane: &ControlPlane, root: &Digest) -> Result<(Arc<Selection
     Ok((Arc::new(selection), Arc::new(patterns)))
 }
 
-fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, Problem> {
-    signed::verify(document, &plane.trust.documents().newest().document.release).map_err(refused::<D>)
+fn verified(plane: &ControlPlane, header: &Signed) -> Result<Header, Problem> {
+    plane.trust.documents().newest().document.header(header).map_err(refused)
 }
 
-/// A document that was verified when it was committed: by keys that may have been retired since.
-fn committed<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, Problem> {
+/// A header that was verified when it was committed: by keys that may have been retired since, or by fewer than its
+/// channel asks for since.
+fn committed(plane: &ControlPlane, header: &Signed) -> Result<Header, Problem> {
     let documents = plane.trust.documents();
-    if let Err(error) = signed::verify::<D>(document, &documents.newest().document.release) {
-        tracing::warn!(%error, "what the fleet is pointed to is signed with a key that was retired; publish anew");
+    if let Err(error) = documents.newest().document.header(header) {
+        tracing::warn!(%error, "what the fleet is pointed to is not signed as it must be by now; publish anew");
     }
-    documents.verify_committed(document).map_err(refused::<D>)
+    documents.verify_committed(header).map_err(refused)
 }
 
-fn refused<D: Document>(error: VerifyError) -> Problem {
-    Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", D::TYPE))
+fn refused(error: VerifyError) -> Problem {
+    Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", Header::TYPE))
 }
 
 /// Commits a release and points the channels to it, also when the publisher hangs up in the
@@ -204,7 +205,7 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
     let refused = |why: &str| Problem::new(Code::ReleaseRefused, why.to_owned());
     let mut first: Option<Header> = None;
     for (channel, document) in &commit.headers {
-        let header: Header = verified(plane, document)?;
+        let header = verified(plane, document)?;
         if header.channel != *channel || header.fleet != plane.trust.fleet {
             return Err(refused("a header is of another channel or fleet"));
         }
@@ -308,9 +309,9 @@ pub(crate) async fn renew_beacons(plane: &ControlPlane, key: &SigningKey) -> Res
     let at = now();
     let (mut due, mut refused) = (Vec::new(), Ok(()));
     let documents = plane.trust.documents();
-    let release = &documents.newest().document.release;
-    // A release of a key that counts no more is not vouched for.
-    let counts = |head: &Head| signed::verify::<Header>(&head.signed, release).is_ok();
+    let trust = &documents.newest().document;
+    // A release of a key that counts no more, or of too few, is not vouched for.
+    let counts = |head: &Head| trust.header(&head.signed).is_ok();
     let heads = plane.heads();
     let newest = heads.newest_signature().unwrap_or_default();
     let due_now = heads.channels.values().filter(|head| at > head.freshness().renews_at() && counts(head));

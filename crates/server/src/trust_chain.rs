@@ -21,8 +21,8 @@ use model::{Digest, FleetId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trust::chain::{ChainError, ChainHead, MAX_LINKS};
-use trust::signed::{self, Document, VerifyError};
-use trust::{SigningKey, TrustDocument};
+use trust::signed::VerifyError;
+use trust::{Header, SigningKey, TrustDocument};
 
 use crate::posture::{self, EnrollInfo, FoundError};
 
@@ -170,12 +170,12 @@ impl ChainDocuments {
         }
     }
 
-    /// Verifies a document by the release keys of the newest version, or else of one before it: a release that
-    /// was committed stays the one that is pointed to when its key is retired.
-    pub(crate) fn verify_committed<D: Document>(&self, document: &Signed) -> Result<D, VerifyError> {
-        let mut by = self.versions.iter().rev().map(|version| &version.head.document.release);
-        let newest = by.next().map_or(Err(VerifyError::Untrusted), |slots| signed::verify(document, slots));
-        newest.or_else(|error| by.find_map(|slots| signed::verify(document, slots).ok()).ok_or(error))
+    /// Verifies a header by the newest version, or else by one before it: a release that was committed stays the
+    /// one that is pointed to when its key is retired, or when its channel asks for more signatures.
+    pub(crate) fn verify_committed(&self, header: &Signed) -> Result<Header, VerifyError> {
+        let mut by = self.versions.iter().rev().map(|version| &version.head.document);
+        let newest = by.next().map_or(Err(VerifyError::Untrusted), |document| document.header(header));
+        newest.or_else(|error| by.find_map(|document| document.header(header).ok()).ok_or(error))
     }
 }
 

@@ -77,6 +77,9 @@ pub const TWO_HEADERS_CODE: &str = "release-two-headers";
 /// The code of a release that no release key signed which the node believes ([`Refusal::Header`]).
 pub const SIGNATURE_CODE: &str = "release-signature";
 
+/// The code of a release with fewer signatures than its channel asks for ([`Refusal::Header`]).
+pub const TOO_FEW_CODE: &str = "release-too-few-signatures";
+
 /// Why an offer is refused. Nothing changes on the node then, but the refusal is a fact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -179,6 +182,7 @@ impl Refusal {
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::Header(VerifyError::Unsigned) => "release-unsigned",
+            Refusal::Header(VerifyError::TooFew { .. }) => TOO_FEW_CODE,
             Refusal::Header(_) => SIGNATURE_CODE,
             Refusal::Beacon(refusal) => refusal.code(),
             Refusal::Requires { .. } => REQUIRES_CODE,
@@ -210,7 +214,7 @@ impl Refusal {
 /// # Errors
 /// The first [`Refusal`] found; nothing of the offer may be used then.
 pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
-    let header: Header = signed::verify(&offer.header, &by.trust.release).map_err(Refusal::Header)?;
+    let header: Header = by.trust.header(&offer.header).map_err(Refusal::Header)?;
     // Before anything else of it: what a feature adds may change what the rest means.
     check_requires(&header, by.features)?;
     let digest = signed::digest(&offer.header);

@@ -89,9 +89,10 @@ impl From<VerifyError> for BeaconRefusal {
     fn from(error: VerifyError) -> BeaconRefusal {
         match error {
             VerifyError::TooLarge | VerifyError::Malformed(_) => BeaconRefusal::Malformed(error),
-            VerifyError::Unsigned | VerifyError::Untrusted | VerifyError::RejectedBefore(_) => {
-                BeaconRefusal::Signature(error)
-            }
+            VerifyError::Unsigned
+            | VerifyError::Untrusted
+            | VerifyError::TooFew { .. }
+            | VerifyError::RejectedBefore(_) => BeaconRefusal::Signature(error),
         }
     }
 }

@@ -17,6 +17,7 @@ use model::{Digest, FleetId, Timestamp};
 
 use crate::document::{Slots, TrustDocument};
 use crate::key::{PublicKey, SigningKey};
+pub use crate::next_version::{NextVersionError, SlotChange, next_threshold, next_version};
 use crate::signed::{self, VerifyError};
 
 /// The most links in one answer.
@@ -106,13 +107,16 @@ impl ChainError {
             ChainError::Forked { .. } => "trust-forked",
             ChainError::OtherFleet { .. } => "trust-other-fleet",
             ChainError::TooLong => "trust-too-long",
-            ChainError::Malformed { .. } => "trust-malformed",
+            ChainError::Malformed { .. } => MALFORMED_TRUST_CODE,
         }
     }
 }
 
 /// The code of [`ChainError::Older`]: of an honest control plane, the data went back.
 pub const OLDER_TRUST_CODE: &str = "trust-older";
+
+/// The code of [`ChainError::Malformed`]: of an honest control plane, the document is of a form from after the agent.
+pub const MALFORMED_TRUST_CODE: &str = "trust-malformed";
 
 /// How far links led.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,7 +172,9 @@ impl ChainHead {
     fn verified(&self, link: &Signed, root: &Slots) -> Result<TrustDocument, ChainError> {
         let held = self.document.version;
         signed::verify(link, root).map_err(|error| match error {
-            VerifyError::Unsigned | VerifyError::Untrusted => ChainError::Forged { held },
+            VerifyError::Unsigned | VerifyError::Untrusted | VerifyError::TooFew { .. } => {
+                ChainError::Forged { held }
+            }
             VerifyError::RejectedBefore(limit) => ChainError::Rejected { held, limit },
             VerifyError::TooLarge | VerifyError::Malformed(_) => self.malformed(&error),
         })
@@ -267,91 +273,6 @@ impl SlotName {
             SlotName::Root => Some(&document.root),
         }
     }
-}
-
-/// What the next version changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotChange {
-    /// Another key is the current one, and the one before it stays believed.
-    Rotate(PublicKey),
-    /// Another key is the current one, and no other is believed.
-    Replace(PublicKey),
-    /// The previous key is believed no more.
-    Retire,
-}
-
-/// Why there is no such next version.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NextVersionError {
-    /// The key is the current one already.
-    #[error("key {0} is the current one already")]
-    SameKey(String),
-    /// The key stands in the slots of another name.
-    #[error("key {key} is the fleet's {of} key; one key has one use")]
-    OtherUse {
-        /// The key's id.
-        key: String,
-        /// What it is for.
-        of: &'static str,
-    },
-    /// There is no previous key.
-    #[error("there is no previous {0} key")]
-    NoPrevious(&'static str),
-    /// Documents would be rejected that are not signed yet.
-    #[error("what is signed before {0} cannot be rejected yet: that is in the future")]
-    RejectsFuture(Timestamp),
-    /// The chain is as long as it may be.
-    #[error("the chain has {MAX_VERSION} versions, and may have no more")]
-    TooLong,
-}
-
-/// The version after a document, not yet signed. What was rejected before stays so.
-///
-/// # Errors
-/// [`NextVersionError`] says why there is none.
-pub fn next_version(
-    head: &ChainHead,
-    slot: SlotName,
-    change: SlotChange,
-    reject_before: Option<Timestamp>,
-    now: Timestamp,
-) -> Result<TrustDocument, NextVersionError> {
-    let before = &head.document;
-    if before.version >= MAX_VERSION {
-        return Err(NextVersionError::TooLong);
-    }
-    if let Some(limit) = reject_before.filter(|limit| *limit > now) {
-        return Err(NextVersionError::RejectsFuture(limit));
-    }
-    let old = slot.of(before);
-    let (current, previous) = match (change, old) {
-        (SlotChange::Rotate(key), old) => (key, old.map(|old| old.current)),
-        (SlotChange::Replace(key), _) => (key, None),
-        (SlotChange::Retire, Some(Slots { current, previous: Some(_), .. })) => (*current, None),
-        (SlotChange::Retire, _) => return Err(NextVersionError::NoPrevious(slot.as_str())),
-    };
-    if change != SlotChange::Retire && old.is_some_and(|old| old.current == current) {
-        return Err(NextVersionError::SameKey(current.id()));
-    }
-    let has_it =
-        |name: &SlotName| name.of(before).is_some_and(|slots| slots.keys().any(|key| *key == current));
-    if let Some(other) = SlotName::ALL.into_iter().filter(|name| *name != slot).find(has_it) {
-        return Err(NextVersionError::OtherUse { key: current.id(), of: other.as_str() });
-    }
-    let rejected = old.and_then(|old| old.reject_before);
-    let slots = Slots { current, previous, reject_before: rejected.max(reject_before) };
-    let mut next = TrustDocument {
-        version: before.version + 1,
-        previous: Some(head.digest),
-        created: Some(now),
-        ..before.clone()
-    };
-    match slot {
-        SlotName::Release => next.release = slots,
-        SlotName::Beacon => next.beacon = Some(slots),
-        SlotName::Root => next.root = slots,
-    }
-    Ok(next)
 }
 
 /// Signs a version as the link to it.

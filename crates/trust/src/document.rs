@@ -1,12 +1,15 @@
 //! The trust document: which keys a fleet's nodes believe.
 
+use std::collections::BTreeMap;
+
 use model::canonical::{self, CanonicalError};
-use model::{Digest, FleetId, Timestamp};
+use model::{Channel, Digest, FleetId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::key::PublicKey;
 use crate::signed::Document;
+use crate::threshold::{self, ChannelThreshold, ThresholdFault};
 
 /// The keys that may sign one sort of thing (IDN-8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,25 +42,108 @@ impl Slots {
 /// What a node needs to know in order to verify all else. A token names its digest, so
 /// that a node checks it before it believes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(try_from = "TrustDocumentForm", into = "TrustDocumentForm")]
 pub struct TrustDocument {
     /// The fleet.
     pub fleet: FleetId,
     /// Rises with every change.
     pub version: u64,
-    /// Who signs releases and beacons.
+    /// Who signs releases of channels without a threshold, signed lists, and beacons.
     pub release: Slots,
+    /// The channels whose releases need several signatures; in order wherever a document was read.
+    pub thresholds: BTreeMap<Channel, ChannelThreshold>,
     /// Who signs beacons, and nothing else; without it only the release key does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beacon: Option<Slots>,
     /// Who signs tokens, and the next version of this document.
     pub root: Slots,
     /// The digest of the version before it, so that the chain has one line; absent in the first one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Digest>,
     /// When it was signed; absent in the first one, which nobody signs: tokens name its digest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
+}
+
+/// A trust document as it is written.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "TrustDocument")]
+struct TrustDocumentForm {
+    /// The fleet.
+    fleet: FleetId,
+    /// Rises with every change.
+    version: u64,
+    /// Who signs releases, signed lists and beacons; absent where a channel has a threshold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    release: Option<Slots>,
+    /// In the place of `release` where a channel has a threshold: a program that does not know thresholds misses
+    /// `release`, and does not follow the document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    release_by_threshold: Option<ReleaseByThreshold>,
+    /// Who signs beacons, and nothing else; without it only the release key does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beacon: Option<Slots>,
+    /// Who signs tokens, and the next version of this document.
+    root: Slots,
+    /// The digest of the version before it, so that the chain has one line; absent in the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous: Option<Digest>,
+    /// When it was signed; absent in the first one, which nobody signs: tokens name its digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    created: Option<Timestamp>,
+}
+
+/// Release keys beside channels with thresholds.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ReleaseByThreshold {
+    /// Who signs releases of the other channels, signed lists, and beacons.
+    keys: Slots,
+    /// By channel how many of whom must sign; never empty.
+    thresholds: BTreeMap<Channel, ChannelThreshold>,
+}
+
+/// Why what is written is no trust document.
+#[derive(Debug, thiserror::Error)]
+enum TrustFormError {
+    /// It names release keys twice, or not at all.
+    #[error("it has neither or both of `release` and `releaseByThreshold`")]
+    Release,
+    /// It has the form for thresholds, and none.
+    #[error("`releaseByThreshold` names no channel")]
+    NoThreshold,
+    /// A threshold is not in order.
+    #[error(transparent)]
+    Threshold(#[from] ThresholdFault),
+}
+
+impl TryFrom<TrustDocumentForm> for TrustDocument {
+    type Error = TrustFormError;
+
+    fn try_from(form: TrustDocumentForm) -> Result<TrustDocument, TrustFormError> {
+        let TrustDocumentForm { fleet, version, release, release_by_threshold, .. } = form;
+        let (release, thresholds) = match (release, release_by_threshold) {
+            (Some(release), None) => (release, BTreeMap::new()),
+            (None, Some(by)) if by.thresholds.is_empty() => return Err(TrustFormError::NoThreshold),
+            (None, Some(by)) => (by.keys, by.thresholds),
+            _ => return Err(TrustFormError::Release),
+        };
+        let TrustDocumentForm { beacon, root, previous, created, .. } = form;
+        let document = TrustDocument { fleet, version, release, thresholds, beacon, root, previous, created };
+        match document.threshold_fault() {
+            Some(fault) => Err(fault.into()),
+            None => Ok(document),
+        }
+    }
+}
+
+impl From<TrustDocument> for TrustDocumentForm {
+    fn from(document: TrustDocument) -> TrustDocumentForm {
+        let TrustDocument { fleet, version, release, thresholds, beacon, root, previous, created } = document;
+        let (release, release_by_threshold) = match thresholds.is_empty() {
+            true => (Some(release), None),
+            false => (None, Some(ReleaseByThreshold { keys: release, thresholds })),
+        };
+        TrustDocumentForm { fleet, version, release, release_by_threshold, beacon, root, previous, created }
+    }
 }
 
 impl Document for TrustDocument {
@@ -71,7 +157,14 @@ impl Document for TrustDocument {
 impl TrustDocument {
     /// The document that a fleet is founded with.
     pub fn first(fleet: FleetId, release: Slots, root: Slots) -> TrustDocument {
-        TrustDocument { fleet, version: 1, release, beacon: None, root, previous: None, created: None }
+        let thresholds = BTreeMap::new();
+        let (beacon, previous, created) = (None, None, None);
+        TrustDocument { fleet, version: 1, release, thresholds, beacon, root, previous, created }
+    }
+
+    /// What is wrong with its thresholds, if anything is.
+    pub fn threshold_fault(&self) -> Option<ThresholdFault> {
+        threshold::fault(&self.thresholds, &self.root, self.beacon.as_ref())
     }
 
     /// The digest of the canonical bytes.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::Slots;
 use crate::key::SigningKey;
-use crate::token::{self, KeySource, MAX_LIFE, TokenError};
+use crate::token::{self, KeySource, MAX_LIFE, TokenError, UnsignedToken};
 
 /// The most hosts that one group token lets in.
 pub const MAX_GROUP_USES: u32 = 10_000;
@@ -132,13 +132,22 @@ impl GroupClaims {
     }
 }
 
+/// A group token that a root key is to sign.
+///
+/// # Errors
+/// When the claims break a bound, or have no canonical form.
+pub fn unsigned(claims: &GroupClaims) -> Result<UnsignedToken, TokenError> {
+    check_bounds(claims)?;
+    UnsignedToken::encode(PREFIX, TYPE, claims)
+}
+
 /// Signs group claims.
 ///
 /// # Errors
-/// When they break a bound, or have no canonical form.
+/// As [`unsigned`].
 pub fn mint(claims: &GroupClaims, root: &SigningKey) -> Result<String, TokenError> {
-    check_bounds(claims)?;
-    token::encode(PREFIX, TYPE, claims, root)
+    let unsigned = unsigned(claims)?;
+    Ok(unsigned.signed(&root.sign(unsigned.message())))
 }
 
 /// Reads the claims without believing them, as [`token::peek`] does.

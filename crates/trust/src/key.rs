@@ -26,6 +26,18 @@ const MAX_RAW: usize = 65;
 /// The first byte of an uncompressed point.
 const UNCOMPRESSED: u8 = 4;
 
+/// What stands before the raw form in a SubjectPublicKeyInfo: its DER form has one prefix for each algorithm.
+const SPKI_PREFIXES: [(KeyAlgorithm, &[u8]); 2] = [
+    (KeyAlgorithm::Ed25519, &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00]),
+    (
+        KeyAlgorithm::EcdsaP256,
+        &[
+            0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+            0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+        ],
+    ),
+];
+
 /// What a key signs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyAlgorithm {
@@ -203,6 +215,17 @@ impl PublicKey {
         }))
     }
 
+    /// The key in this SubjectPublicKeyInfo (RFC 8410, RFC 5480), as key services and OpenSSL write one.
+    ///
+    /// # Errors
+    /// As [`PublicKey::from_raw`], and for a key of another algorithm.
+    pub fn from_spki(der: &[u8]) -> Result<PublicKey, ParseKeyError> {
+        let of = |(algorithm, prefix): &(KeyAlgorithm, &[u8])| {
+            Some(PublicKey::from_raw(*algorithm, der.strip_prefix(*prefix)?))
+        };
+        SPKI_PREFIXES.iter().find_map(of).unwrap_or(Err(ParseKeyError))
+    }
+
     /// What its signatures are verified with.
     pub fn algorithm(&self) -> KeyAlgorithm {
         match self.0 {
@@ -232,6 +255,18 @@ impl PublicKey {
     /// What people compare and tokens name: SHA-256 of the raw key, `SHA256:` and base64.
     pub fn fingerprint(&self) -> String {
         format!("SHA256:{}", BASE64.encode(Digest::of(&self.raw()).as_bytes()))
+    }
+
+    /// The raw form of a signature of this key's algorithm: 64 bytes as they are, or of P-256 also the DER form that
+    /// key services print. It says nothing of whether the signature is good.
+    pub fn raw_signature(&self, bytes: &[u8]) -> Option<[u8; SIGNATURE_LEN]> {
+        match (bytes.try_into(), &self.0) {
+            (Ok(raw), _) => Some(raw),
+            (Err(_), PublicHalf::Ed25519(_)) => None,
+            (Err(_), PublicHalf::EcdsaP256(_)) => {
+                p256::ecdsa::Signature::from_der(bytes).ok().map(|signature| signature.to_bytes().into())
+            }
+        }
     }
 
     /// Whether this key made the signature over exactly these bytes. Ed25519 strictly: no

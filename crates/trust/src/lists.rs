@@ -215,9 +215,10 @@ impl From<VerifyError> for ListRefusal {
     fn from(error: VerifyError) -> ListRefusal {
         match error {
             VerifyError::TooLarge | VerifyError::Malformed(_) => ListRefusal::Malformed(error.to_string()),
-            VerifyError::Unsigned | VerifyError::Untrusted | VerifyError::RejectedBefore(_) => {
-                ListRefusal::Signature(error)
-            }
+            VerifyError::Unsigned
+            | VerifyError::Untrusted
+            | VerifyError::TooFew { .. }
+            | VerifyError::RejectedBefore(_) => ListRefusal::Signature(error),
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::feature::{self, FEATURES};
 use crate::key::PublicKey;
 use crate::release::Header;
 use crate::signed::{self, VerifyError};
+use crate::threshold::HeaderSigners;
 
 /// The format of a [`Provenance`].
 pub const FORMAT: u32 = 1;
@@ -315,9 +316,9 @@ impl AnchoredTrust {
     /// # Errors
     /// When no release key signed it that counts, or it is of another fleet.
     pub fn header(&self, signed: &Signed) -> Result<Header, ProvenanceError> {
-        let header: Header = signed::verify(signed, &self.document.release).map_err(|error| {
+        let header = self.document.header(signed).map_err(|error| {
             let mut before = self.before.iter().rev();
-            let by = before.find(|older| signed::verify::<Header>(signed, &older.release).is_ok());
+            let by = before.find(|older| older.header(signed).is_ok());
             ProvenanceError::Header { error, counted: by.map(|older| older.version) }
         })?;
         if let Some(missing) = feature::missing(&header.requires, FEATURES) {
@@ -331,11 +332,22 @@ impl AnchoredTrust {
     }
 
     fn release_evidence(&self, signed: &Signed, header: &Header) -> ProofEvidence {
-        let keys = signed::signers::<Header>(signed, &self.document.release);
+        let keys = self.document.header_signatures(signed, &header.channel);
         let keys: Vec<String> = keys.into_iter().map(PublicKey::id).collect();
+        let asked = match self.document.header_signers(&header.channel) {
+            HeaderSigners::Release(_) => String::new(),
+            HeaderSigners::Threshold(threshold) => {
+                format!(
+                    ", of which the channel asks for {} of {}",
+                    threshold.signatures,
+                    threshold.signers.len()
+                )
+            }
+        };
+        let noun = if keys.len() == 1 { "key" } else { "keys" };
         let label = header.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
         let shows = format!(
-            "release {}{label} of channel {}, signed at {} with release key {}",
+            "release {}{label} of channel {}, signed at {} with release {noun} {}{asked}",
             header.seq,
             header.channel,
             header.created,

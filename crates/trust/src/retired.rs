@@ -1,25 +1,26 @@
 //! [`verify_retired`]: headers that a release key signed which newer trust documents dropped (ROL-4, IDN-8).
 //!
 //! Their content is to be signed anew with a key of today; so more is asked of them than of what the newest trust
-//! document believes: the key signed while a trust document named it.
+//! document believes: the key signed while a trust document named it. So it is of a header from before its channel had
+//! a threshold, or a higher one.
 
 use model::Timestamp;
 use model::exchange::Signed;
 use model::time::SLACK;
 
-use crate::document::{Slots, TrustDocument};
+use crate::document::TrustDocument;
 use crate::key::PublicKey;
 use crate::release::Header;
-use crate::signed::{self, Document, VerifyError};
+use crate::signed::{Document, VerifyError};
 
 /// A header that a retired key signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetiredHeader {
     /// The header.
     pub header: Header,
-    /// The key's id.
+    /// The id of the key, or those of the keys where the channel had a threshold.
     pub key: String,
-    /// The last trust document that believes the key.
+    /// The last trust document by which its signatures are enough.
     pub version: u64,
 }
 
@@ -53,7 +54,7 @@ pub fn verify_retired(signed: &Signed, line: &[&TrustDocument]) -> Result<Retire
     let newest = line.last().and_then(|newest| newest.release.reject_before);
     let mut after: Option<&TrustDocument> = None;
     for document in line.iter().rev() {
-        let header: Header = match signed::verify(signed, &document.release) {
+        let header: Header = match document.header(signed) {
             Ok(header) => header,
             Err(VerifyError::RejectedBefore(limit)) => return Err(RetiredHeaderError::RejectedBefore(limit)),
             Err(_) => {
@@ -68,14 +69,9 @@ pub fn verify_retired(signed: &Signed, line: &[&TrustDocument]) -> Result<Retire
             let (created, version, dropped) = (header.created, next.version, next.signed_at());
             return Err(RetiredHeaderError::SignedAfterDropped { created, version, dropped });
         }
-        let key = signer(signed, &document.release).unwrap_or_default();
+        let keys = document.header_signatures(signed, &header.channel).into_iter().map(PublicKey::id);
+        let key = keys.collect::<Vec<_>>().join(" and ");
         return Ok(RetiredHeader { header, key, version: document.version });
     }
     Err(RetiredHeaderError::NeverBelieved)
-}
-
-/// The key of these that signed, by the signatures that it is named in.
-fn signer(header: &Signed, keys: &Slots) -> Option<String> {
-    let mut ids = keys.keys().map(PublicKey::id);
-    ids.find(|id| header.signatures.iter().any(|signature| signature.key == *id))
 }

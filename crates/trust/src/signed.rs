@@ -6,12 +6,12 @@
 use data_encoding::BASE64;
 use model::canonical::{self, CanonicalError};
 use model::exchange::{Signature, Signed};
-use model::{Digest, Timestamp};
+use model::{Channel, Digest, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::document::Slots;
-use crate::key::{PublicKey, SigningKey};
+use crate::key::{PublicKey, SIGNATURE_LEN, SigningKey};
 
 /// The most signatures looked at on one document.
 pub const MAX_SIGNATURES: usize = 8;
@@ -41,6 +41,16 @@ pub enum VerifyError {
     /// No trusted key made any of its signatures.
     #[error("no trusted key signed it")]
     Untrusted,
+    /// Trusted keys signed it, and not as many as its channel asks for.
+    #[error("it has {have} of the {need} signatures that channel {channel} asks for")]
+    TooFew {
+        /// The channel.
+        channel: Channel,
+        /// How many signatures of the channel's signers it has.
+        have: usize,
+        /// How many it needs.
+        need: usize,
+    },
     /// It was signed before the time from which signatures count.
     #[error("it was signed before {0}, from when on signatures count")]
     RejectedBefore(Timestamp),
@@ -49,19 +59,54 @@ pub enum VerifyError {
     Malformed(CanonicalError),
 }
 
+/// A document's exact bytes, for keys that sign elsewhere than in this program.
+#[derive(Clone, Debug)]
+pub struct UnsignedDocument {
+    payload: String,
+    message: Vec<u8>,
+}
+
+impl UnsignedDocument {
+    /// The bytes of a document.
+    ///
+    /// # Errors
+    /// When the document has no canonical form.
+    pub fn of<D: Document>(document: &D) -> Result<UnsignedDocument, CanonicalError> {
+        let bytes = canonical::to_bytes(document)?;
+        let message = message(D::TYPE, &bytes);
+        let payload = String::from_utf8(bytes)
+            .map_err(|_| CanonicalError::NotAllowed("canonical JSON is UTF-8".to_owned()))?;
+        Ok(UnsignedDocument { payload, message })
+    }
+
+    /// What a key signs.
+    pub fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    /// The document with these signatures.
+    pub fn signed(self, signatures: Vec<Signature>) -> Signed {
+        Signed { payload: self.payload, signatures }
+    }
+}
+
+/// A signature that a key made of a message, as documents carry it; `None` when the key did not make it.
+pub fn signature(key: &PublicKey, message: &[u8], sig: &[u8; SIGNATURE_LEN]) -> Option<Signature> {
+    key.verifies(message, sig).then(|| Signature { key: key.id(), sig: BASE64.encode(sig) })
+}
+
 /// Signs a document.
 ///
 /// # Errors
 /// When the document has no canonical form.
 pub fn sign<D: Document>(document: &D, keys: &[&SigningKey]) -> Result<Signed, CanonicalError> {
-    let bytes = canonical::to_bytes(document)?;
-    let message = message(D::TYPE, &bytes);
-    let signatures =
-        keys.iter().map(|key| Signature { key: key.public().id(), sig: BASE64.encode(&key.sign(&message)) });
-    let signatures = signatures.collect();
-    let payload = String::from_utf8(bytes)
-        .map_err(|_| CanonicalError::NotAllowed("canonical JSON is UTF-8".to_owned()))?;
-    Ok(Signed { payload, signatures })
+    let unsigned = UnsignedDocument::of(document)?;
+    let made = |key: &&SigningKey| Signature {
+        key: key.public().id(),
+        sig: BASE64.encode(&key.sign(&unsigned.message)),
+    };
+    let signatures = keys.iter().map(made).collect();
+    Ok(unsigned.signed(signatures))
 }
 
 /// Verifies a document against key slots, then reads it. Nothing is parsed before a
@@ -70,12 +115,7 @@ pub fn sign<D: Document>(document: &D, keys: &[&SigningKey]) -> Result<Signed, C
 /// # Errors
 /// [`VerifyError`] says why it is not believed.
 pub fn verify<D: Document>(signed: &Signed, slots: &Slots) -> Result<D, VerifyError> {
-    if signed.signatures.is_empty() {
-        return Err(VerifyError::Unsigned);
-    }
-    if signed.payload.len() > D::MAX_BYTES || signed.signatures.len() > MAX_SIGNATURES {
-        return Err(VerifyError::TooLarge);
-    }
+    check_form::<D>(signed)?;
     let message = message(D::TYPE, signed.payload.as_bytes());
     if !slots.keys().any(|key| signed.signatures.iter().any(|sig| made_by(key, sig, &message))) {
         return Err(VerifyError::Untrusted);
@@ -88,11 +128,30 @@ pub fn verify<D: Document>(signed: &Signed, slots: &Slots) -> Result<D, VerifyEr
     }
 }
 
+/// It carries signatures, and nothing is longer than it may be.
+pub(crate) fn check_form<D: Document>(signed: &Signed) -> Result<(), VerifyError> {
+    if signed.signatures.is_empty() {
+        return Err(VerifyError::Unsigned);
+    }
+    match signed.payload.len() > D::MAX_BYTES || signed.signatures.len() > MAX_SIGNATURES {
+        true => Err(VerifyError::TooLarge),
+        false => Ok(()),
+    }
+}
+
 /// Which keys of the slots made good signatures of a document.
 pub fn signers<'a, D: Document>(signed: &Signed, slots: &'a Slots) -> Vec<&'a PublicKey> {
+    signers_among::<D>(signed, slots.keys())
+}
+
+/// Which of these keys made good signatures of a document.
+pub fn signers_among<'a, D: Document>(
+    signed: &Signed,
+    keys: impl Iterator<Item = &'a PublicKey>,
+) -> Vec<&'a PublicKey> {
     let message = message(D::TYPE, signed.payload.as_bytes());
     let looked_at = || signed.signatures.iter().take(MAX_SIGNATURES);
-    slots.keys().filter(|key| looked_at().any(|sig| made_by(key, sig, &message))).collect()
+    keys.filter(|key| looked_at().any(|sig| made_by(key, sig, &message))).collect()
 }
 
 /// The digest by which a signed document is named: that of its bytes, signatures apart.

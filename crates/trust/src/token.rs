@@ -161,14 +161,55 @@ pub enum TokenError {
     TooLong,
 }
 
-/// Signs claims. The text form is one line: prefix, claims, signature.
+/// Claims that a root key is to sign, which need not be in this program. The text form is one line: prefix, claims,
+/// signature.
+#[derive(Clone, Debug)]
+pub struct UnsignedToken {
+    prefix: &'static str,
+    claims: Vec<u8>,
+    message: Vec<u8>,
+}
+
+impl UnsignedToken {
+    /// A token with these claims.
+    ///
+    /// # Errors
+    /// When the claims have no canonical form, break the bounds on a token's validity, or name no key where a
+    /// proxy reads the token.
+    pub fn of(claims: &Claims) -> Result<UnsignedToken, TokenError> {
+        check_bounds(claims)?;
+        UnsignedToken::encode(PREFIX, TYPE, claims)
+    }
+
+    pub(crate) fn encode<T: Serialize>(
+        prefix: &'static str,
+        kind: &str,
+        claims: &T,
+    ) -> Result<UnsignedToken, TokenError> {
+        let claims = canonical::to_bytes(claims).map_err(|_| TokenError::NotAToken)?;
+        let message = message(kind, &claims);
+        Ok(UnsignedToken { prefix, claims, message })
+    }
+
+    /// What the root key signs.
+    pub fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    /// The token, with the root key's signature.
+    pub fn signed(&self, signature: &[u8; SIGNATURE_LEN]) -> String {
+        let (claims, signature) = (BASE64URL_NOPAD.encode(&self.claims), BASE64URL_NOPAD.encode(signature));
+        format!("{}{claims}.{signature}", self.prefix)
+    }
+}
+
+/// Signs claims.
 ///
 /// # Errors
-/// When the claims have no canonical form, break the bounds on a token's validity, or name no key where a
-/// proxy reads the token.
+/// As [`UnsignedToken::of`].
 pub fn mint(claims: &Claims, root: &SigningKey) -> Result<String, TokenError> {
-    check_bounds(claims)?;
-    encode(PREFIX, TYPE, claims, root)
+    let unsigned = UnsignedToken::of(claims)?;
+    Ok(unsigned.signed(&root.sign(unsigned.message())))
 }
 
 /// Reads the claims without believing them: what a node may know before it has a trust
@@ -242,19 +283,6 @@ fn check_bounds(claims: &Claims) -> Result<(), TokenError> {
     let validity = claims.expires_at.since(claims.issued_at);
     let limit = if bound { MAX_LIFE } else { MAX_UNBOUND_LIFE };
     if validity > limit { Err(TokenError::TooLong) } else { Ok(()) }
-}
-
-/// Signs claims of a type: prefix, claims, signature, on one line.
-pub(crate) fn encode<T: Serialize>(
-    prefix: &str,
-    kind: &str,
-    claims: &T,
-    root: &SigningKey,
-) -> Result<String, TokenError> {
-    let bytes = canonical::to_bytes(claims).map_err(|_| TokenError::NotAToken)?;
-    let signature = root.sign(&message(kind, &bytes));
-    let (claims, signature) = (BASE64URL_NOPAD.encode(&bytes), BASE64URL_NOPAD.encode(&signature));
-    Ok(format!("{prefix}{claims}.{signature}"))
 }
 
 /// A root key that counts for a token of that time signed these claims.

@@ -149,7 +149,7 @@ pub struct SecretInputs {
     /// Where they are asked for.
     pub settings: SecretSettings,
     /// The key that signs releases.
-    pub key: trust::SigningKey,
+    pub key: crate::signer::FleetSigner,
 }
 
 /// The fleet with its secrets sealed as a publish would; where that cannot be done here, as it is: nodes that need

@@ -7,18 +7,60 @@ use server::posture::{self, BEACON_KEY, RELEASE_KEY, ROOT_KEY};
 use spool::Disk;
 use spool::atomic::{Existing, WholeFile};
 use trust::chain::SlotName;
-use trust::{KeyAlgorithm, PublicKey, SigningKey, TrustDocument};
+use trust::sealing::age::{self, ScryptWork};
+use trust::{KeyAlgorithm, PublicKey, RecipientKey, SigningKey, TrustDocument};
+use zeroize::Zeroizing;
 
 use super::FleetKeyError;
 use crate::publish::number::SUFFIX as LAST;
+use crate::signer;
 
+/// The work of a passphrase: 256 MiB, about a second.
+const SCRYPT_LOG_N: u8 = 18;
 /// What is added to the name of a key that does not count yet.
 const NEXT: &str = "next";
 /// What is added to the name of the key before.
 const PREVIOUS: &str = "previous";
 
+/// How the private half lies in a file.
+pub(super) enum KeyProtection {
+    /// As it is, for its owner alone to read (0600).
+    Plain,
+    /// In an age file for these recipients.
+    Recipients(Vec<RecipientKey>),
+    /// In an age file for the passphrase in the first line of a file.
+    Passphrase(PathBuf),
+}
+
+impl KeyProtection {
+    fn protect(&self, text: Zeroizing<String>) -> Result<Zeroizing<String>, FleetKeyError> {
+        let seed = || posture::random::<32>().map(Zeroizing::new).map_err(FleetKeyError::Random);
+        let file = match self {
+            KeyProtection::Plain => return Ok(text),
+            KeyProtection::Recipients(recipients) => {
+                age::encrypt(text.as_bytes(), recipients, &*seed()?).map_err(FleetKeyError::Encrypt)?
+            }
+            KeyProtection::Passphrase(path) => {
+                let passphrase = signer::read_passphrase(path)?;
+                let stretch = |work: &ScryptWork| Ok(signer::stretch(&passphrase, work)?);
+                age::encrypt_for_passphrase::<FleetKeyError>(
+                    text.as_bytes(),
+                    SCRYPT_LOG_N,
+                    &*seed()?,
+                    stretch,
+                )?
+            }
+        };
+        Ok(Zeroizing::new(age::armor(&file)))
+    }
+}
+
 /// Makes a key in a file that is not there yet.
-pub(super) fn make(path: &Path, algorithm: KeyAlgorithm) -> Result<PublicKey, FleetKeyError> {
+pub(super) fn make(
+    path: &Path,
+    algorithm: KeyAlgorithm,
+    protection: &KeyProtection,
+) -> Result<PublicKey, FleetKeyError> {
     if path.exists() {
         return Err(FleetKeyError::Exists(path.to_owned()));
     }
@@ -30,21 +72,13 @@ pub(super) fn make(path: &Path, algorithm: KeyAlgorithm) -> Result<PublicKey, Fl
         }
     };
     let file = WholeFile { existing: Existing::Keep, ..WholeFile::new(path, 0o600) };
-    let written = file.write(&Disk::new(), key.to_file().as_bytes());
+    let written = file.write(&Disk::new(), protection.protect(key.to_file())?.as_bytes());
     written.map_err(|source| FleetKeyError::Write { path: path.to_owned(), source })?;
     Ok(key.public())
 }
 
-/// The public half of the key in a file, which may hold that alone.
-pub(crate) fn public(path: &Path) -> Result<PublicKey, FleetKeyError> {
-    let text = fs::read_to_string(path).map(zeroize::Zeroizing::new);
-    let text = text.map_err(|source| FleetKeyError::Read { path: path.to_owned(), source })?;
-    let private = SigningKey::from_file(&text).map(|key| key.public());
-    private.or_else(|_| text.trim().parse()).map_err(|_| FleetKeyError::NotAKey(path.to_owned()))
-}
-
-/// Reads a key file; `None` when there is none.
-pub(crate) fn read(path: &Path) -> Result<Option<SigningKey>, FleetKeyError> {
+/// Reads a key file of a control plane's directory; `None` when there is none.
+fn read(path: &Path) -> Result<Option<SigningKey>, FleetKeyError> {
     posture::read_key(path).map_err(FleetKeyError::Key)
 }
 
@@ -86,7 +120,7 @@ impl LabKey {
         let next = self.beside(NEXT);
         if !next.exists() {
             let slots = self.slot.of(document).unwrap_or(&document.release);
-            make(&next, slots.current.algorithm())?;
+            make(&next, slots.current.algorithm(), &KeyProtection::Plain)?;
         }
         read(&next)?.ok_or(FleetKeyError::NotAKey(next))
     }

@@ -3,29 +3,34 @@
 pub(crate) mod file;
 mod rotate;
 mod show;
+mod threshold;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use model::canonical::CanonicalError;
 use model::{Channel, Timestamp};
 use serde::Serialize;
 use server::posture::FoundError;
 use spool::SpoolError;
-use trust::KeyAlgorithm;
 use trust::chain::{ChainError, NextVersionError, SlotName};
+use trust::sealing::age::AgeError;
+use trust::{KeyAlgorithm, PublicKey, RecipientKey};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
+use crate::signer::{self, SignError, SignerError};
+use file::KeyProtection;
 
 const NEW_AFTER: &str = "\
 Writes the private half to PATH (0600) and prints the public one. A file that is there stays.
 
 Examples:
   muster key new /media/key/release-2.key
-  muster key new root-2.key --algorithm ecdsa-p256";
+  muster key new root-2.key --algorithm ecdsa-p256
+  muster key new release-2.key.age --encrypt-for age1...
+  muster key new release-2.key.age --passphrase-file passphrase";
 
 const ROTATE_AFTER: &str = "\
 Makes the next version of the trust document, signs it with a root key, and publishes it; nodes
@@ -50,6 +55,27 @@ Examples:
   muster key retire release
   muster key retire root --root-key /media/key/root.key";
 
+const SHOW_AFTER: &str = "\
+Without a file: the chain of trust documents, which keys and thresholds count, and which nodes know so.
+With a file: the public half of the key that it stands for, as --to and --signer take it.
+
+Examples:
+  muster key show
+  muster key show hsm.yaml";
+
+const THRESHOLD_AFTER: &str = "\
+Makes the next version of the trust document, signs it with a root key, and publishes it. From then
+on a release of the channel counts with N signatures of different signers, at the control plane and
+on each node; the release key counts only where it is one of them. Without --signer the signers stay
+those of before. A signer is named by its public key, or by a file as `muster key show FILE` takes it.
+An agent from before thresholds does not follow such a document, and says so.
+
+Examples:
+  muster key threshold stable 2 --signer a.key --signer b.pub --signer ed25519:...
+  muster key threshold stable 3
+  muster key threshold stable --remove
+  muster publish --repo fleet --key a.key --key b.key";
+
 /// Arguments of `muster key`.
 #[derive(Args, Debug)]
 pub struct KeyArgs {
@@ -61,8 +87,9 @@ pub struct KeyArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeyVerb {
-    /// Show which keys count, which counted, and which nodes know so
-    Show,
+    /// Show which keys count, which counted, and which nodes know so; or the public half of one
+    #[command(after_help = SHOW_AFTER)]
+    Show(ShowArgs),
     /// Make a key
     #[command(after_help = NEW_AFTER)]
     New(NewArgs),
@@ -72,6 +99,33 @@ enum KeyVerb {
     /// Have nodes believe the previous key no more
     #[command(after_help = RETIRE_AFTER)]
     Retire(RetireArgs),
+    /// Have releases of a channel count with signatures of several people alone
+    #[command(after_help = THRESHOLD_AFTER)]
+    Threshold(ThresholdArgs),
+}
+
+#[derive(Args, Debug)]
+struct ShowArgs {
+    /// A key file, an age file, a signer file, or a public key
+    file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct ThresholdArgs {
+    /// The channel
+    channel: Channel,
+    /// How many of its signers must sign
+    #[arg(required_unless_present = "remove", conflicts_with = "remove", value_parser = clap::value_parser!(u32).range(1..))]
+    signatures: Option<u32>,
+    /// Who may sign: a public key, or a file that stands for one; all of them, when any is named
+    #[arg(long = "signer", value_name = "KEY|FILE", conflicts_with = "remove")]
+    signers: Vec<String>,
+    /// The channel asks for a release key alone, as channels without a threshold do
+    #[arg(long)]
+    remove: bool,
+    /// The root key that signs the next version [default: root.key beside the operator's credentials]
+    #[arg(long, value_name = "FILE")]
+    root_key: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -81,6 +135,12 @@ struct NewArgs {
     /// What the key signs with
     #[arg(long, value_enum, default_value = "ed25519")]
     algorithm: AlgorithmName,
+    /// Encrypt it for this age recipient; may be given more than once
+    #[arg(long = "encrypt-for", value_name = "AGE1...", conflicts_with = "passphrase_file")]
+    recipients: Vec<RecipientKey>,
+    /// Encrypt it for the passphrase in the first line of this file
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -160,9 +220,7 @@ pub(crate) enum FleetKeyError {
     Exists(PathBuf),
     #[error("cannot write the key {}", path.display())]
     Write { path: PathBuf, source: SpoolError },
-    #[error("cannot read {}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    #[error("{} is no key file and holds no public key", .0.display())]
+    #[error("there is no key file at {}", .0.display())]
     NotAKey(PathBuf),
     #[error("the key cannot be used")]
     Key(#[source] FoundError),
@@ -174,12 +232,16 @@ pub(crate) enum FleetKeyError {
     NotRoot { key: String, version: u64 },
     #[error("no new {0} key is named, and the one that counts does not lie in the control plane's directory")]
     NoNewKey(&'static str),
-    #[error("{} holds only the public half of a key", .0.display())]
-    OnlyPublic(PathBuf),
     #[error("the next version of the trust document cannot be made")]
     Next(#[source] NextVersionError),
     #[error("the next version of the trust document cannot be signed")]
-    Sign(#[source] CanonicalError),
+    Sign(#[source] SignError),
+    #[error(transparent)]
+    FleetSigner(#[from] SignerError),
+    #[error("the key cannot be encrypted")]
+    Encrypt(#[from] AgeError),
+    #[error("channel {0} has no signers yet, and none is named")]
+    NoSigners(Channel),
     #[error("channel {channel} points to a release whose key would count no more")]
     StillUsed { channel: Channel },
     #[error("--new-chain is only for the root key")]
@@ -207,7 +269,12 @@ impl UserError for FleetKeyError {
             FleetKeyError::NoNewKey(_) => {
                 "make one: `muster key new FILE`; then name it: --to FILE".to_owned()
             }
-            FleetKeyError::OnlyPublic(_) => "the new root key signs for itself: name its key file".to_owned(),
+            FleetKeyError::FleetSigner(error) => return error.hint(),
+            FleetKeyError::Sign(error) => return error.hint(),
+            FleetKeyError::NoSigners(_) => "name each who may sign: --signer KEY".to_owned(),
+            FleetKeyError::Next(NextVersionError::Threshold(_) | NextVersionError::SameThreshold(_)) => {
+                "nothing was changed; `muster key show` names the signers that count".to_owned()
+            }
             FleetKeyError::NotAKey(_) => "make a key: `muster key new FILE`".to_owned(),
             FleetKeyError::Next(NextVersionError::SameKey(_) | NextVersionError::OtherUse { .. }) => {
                 "nothing was changed; make another key: `muster key new FILE`".to_owned()
@@ -226,10 +293,15 @@ impl UserError for FleetKeyError {
 }
 
 #[derive(Serialize)]
-struct NewKeyView {
-    file: PathBuf,
+struct PublicKeyView<'a> {
+    file: &'a Path,
     public: String,
     id: String,
+}
+
+fn shown(file: &Path, key: PublicKey, screen: Screen) -> Result<Exit, Failure> {
+    let view = PublicKeyView { file, public: key.to_string(), id: key.id() };
+    Ok(screen.result(&view, || format!("{}\n", view.public))?)
 }
 
 /// Does the verb.
@@ -238,12 +310,17 @@ struct NewKeyView {
 /// When a key cannot be used or made, or the control plane refuses.
 pub async fn run(args: &KeyArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
-        KeyVerb::Show => show::run(&args.connect, screen).await,
+        KeyVerb::Show(ShowArgs { file: Some(file) }) => shown(file, signer::public(file)?, screen),
+        KeyVerb::Show(ShowArgs { file: None }) => show::run(&args.connect, screen).await,
         KeyVerb::New(new) => {
-            let key = file::make(&new.path, new.algorithm.into())?;
-            let view = NewKeyView { file: new.path.clone(), public: key.to_string(), id: key.id() };
-            Ok(screen.result(&view, || format!("{}\n", view.public))?)
+            let protection = match (&new.passphrase_file, new.recipients.as_slice()) {
+                (Some(file), _) => KeyProtection::Passphrase(file.clone()),
+                (None, []) => KeyProtection::Plain,
+                (None, recipients) => KeyProtection::Recipients(recipients.to_vec()),
+            };
+            shown(&new.path, file::make(&new.path, new.algorithm.into(), &protection)?, screen)
         }
+        KeyVerb::Threshold(threshold) => threshold::run(threshold, &args.connect, screen).await,
         KeyVerb::Rotate(rotate) if rotate.new_chain => rotate::new_chain(rotate, &args.connect, screen).await,
         KeyVerb::Rotate(rotate) => rotate::rotate(rotate, &args.connect, screen).await,
         KeyVerb::Retire(retire) => rotate::retire(retire, &args.connect, screen).await,

@@ -16,9 +16,9 @@ use server::api::{self, AddTrust, TrustView};
 use server::posture::TRUST;
 use server::trust_chain::ChainDocuments;
 use trust::chain::{self, ChainHead, SlotChange, SlotName};
-use trust::{Header, PublicKey, SigningKey, Slots, TrustDocument, signed};
+use trust::{PublicKey, Slots, TrustDocument};
 
-use super::file::{self, LabKey};
+use super::file::LabKey;
 use super::show::uptake;
 use super::{FleetKeyError, RetireArgs, RotateArgs};
 use crate::clock::now;
@@ -28,6 +28,7 @@ use crate::failure::Failure;
 use crate::next_step::muster;
 use crate::operator::Operator;
 use crate::screen::{Screen, plural};
+use crate::signer::{self, FleetSigner};
 
 /// How long the control plane may take to read its directory again.
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(20);
@@ -47,24 +48,24 @@ struct RotatedView {
 }
 
 /// The control plane, and its directory where that is here.
-struct KeyRotator {
-    operator: Operator,
+pub(super) struct KeyRotator {
+    pub(super) operator: Operator,
     dir: std::path::PathBuf,
 }
 
 impl KeyRotator {
-    async fn of(connect: &Connect) -> Result<KeyRotator, Failure> {
+    pub(super) async fn of(connect: &Connect) -> Result<KeyRotator, Failure> {
         let (path, credentials) = connect.credentials()?;
         let operator = Operator::dial(&credentials).await?;
         Ok(KeyRotator { operator, dir: path.parent().unwrap_or(Path::new(".")).to_owned() })
     }
 
-    async fn trust(&self) -> Result<TrustView, Failure> {
+    pub(super) async fn trust(&self) -> Result<TrustView, Failure> {
         Ok(self.operator.call(&api::TRUST, Empty {}).await?)
     }
 
     /// The newest version. Key files of a rotation that was cut off are put in rotator.
-    async fn newest(&self) -> Result<ChainHead, Failure> {
+    pub(super) async fn newest(&self) -> Result<ChainHead, Failure> {
         let view = self.trust().await?;
         let newest = view.versions.into_iter().next_back();
         let newest = newest.ok_or(FleetKeyError::NoDirectory(self.dir.clone()))?;
@@ -81,9 +82,13 @@ impl KeyRotator {
     }
 
     /// The root key that may sign what follows a version.
-    fn root_key(&self, named: Option<&Path>, head: &ChainHead) -> Result<SigningKey, FleetKeyError> {
+    pub(super) fn root_key(
+        &self,
+        named: Option<&Path>,
+        head: &ChainHead,
+    ) -> Result<FleetSigner, FleetKeyError> {
         let path = named.map_or_else(|| self.dir.join(server::posture::ROOT_KEY), Path::to_owned);
-        let key = file::read(&path)?.ok_or(FleetKeyError::NoRoot(path))?;
+        let key = FleetSigner::open(&path)?.ok_or(FleetKeyError::NoRoot(path))?;
         match head.document.root.keys().any(|known| *known == key.public()) {
             true => Ok(key),
             false => Err(FleetKeyError::NotRoot { key: key.public().id(), version: head.document.version }),
@@ -95,7 +100,7 @@ impl KeyRotator {
     async fn refuse_if_used(&self, now: &TrustDocument, next: &TrustDocument) -> Result<(), Failure> {
         let published = self.operator.call(&api::HEAD, Empty {}).await?;
         let still = |(channel, header): (&model::Channel, &model::exchange::Signed)| {
-            let counts = |by: &TrustDocument| signed::verify::<Header>(header, &by.release).is_ok();
+            let counts = |by: &TrustDocument| by.header(header).is_ok();
             (counts(now) && !counts(next)).then(|| channel.clone())
         };
         match published.headers.iter().find_map(still) {
@@ -107,15 +112,21 @@ impl KeyRotator {
     async fn publish(
         &self,
         next: &TrustDocument,
-        root: &SigningKey,
+        root: &FleetSigner,
         slot: SlotName,
         then: Vec<String>,
         screen: Screen,
     ) -> Result<Exit, Failure> {
-        let link = chain::sign(next, root).map_err(FleetKeyError::Sign)?;
-        self.operator.call(&api::ADD_TRUST, AddTrust { link }).await?;
+        self.add(next, root).await?;
         self.put_in_place(next)?;
         self.tell(next, slot, then, screen).await
+    }
+
+    /// Signs the next version, and has the control plane hand it on.
+    pub(super) async fn add(&self, next: &TrustDocument, root: &FleetSigner) -> Result<(), Failure> {
+        let link = signer::sign(next, &[root]).map_err(FleetKeyError::Sign)?;
+        self.operator.call(&api::ADD_TRUST, AddTrust { link }).await?;
+        Ok(())
     }
 
     async fn tell(
@@ -165,7 +176,7 @@ pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen)
     let head = rotator.newest().await?;
     let root = rotator.root_key(args.root_key.as_deref(), &head)?;
     let key = match &args.to {
-        Some(path) => file::public(path)?,
+        Some(path) => signer::public(path)?,
         None => LabKey::of(&rotator.dir, slot).stage(&head.document)?.public(),
     };
     let change = if args.drop_previous { SlotChange::Replace(key) } else { SlotChange::Rotate(key) };
@@ -174,7 +185,8 @@ pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen)
     if slot == SlotName::Release && !args.drop_previous {
         rotator.refuse_if_used(&head.document, &next).await?;
     }
-    let then = after_rotation(slot, args, &next);
+    let mut then = after_rotation(slot, args, &next);
+    then.extend(still_signs(&head.document, &next));
     rotator.publish(&next, &root, slot, then, screen).await
 }
 
@@ -204,6 +216,23 @@ fn after_rotation(slot: SlotName, args: &RotateArgs, next: &TrustDocument) -> Ve
     then
 }
 
+/// A release key that counts no more may be a signer of channels with a threshold: there it counts on.
+fn still_signs(before: &TrustDocument, next: &TrustDocument) -> Vec<String> {
+    let dropped: Vec<&PublicKey> =
+        before.release.keys().filter(|key| !next.release.keys().any(|known| known == *key)).collect();
+    let signs = next.thresholds.iter().flat_map(|(channel, threshold)| {
+        let signers = threshold.signers.iter().filter(|signer| dropped.contains(signer));
+        signers.map(move |signer| {
+            format!(
+                "key {} goes on signing for channel {channel}, as one of its signers; to end that: {}",
+                signer.id(),
+                muster(&format!("key threshold {channel} {} --signer ...", threshold.signatures))
+            )
+        })
+    });
+    signs.collect()
+}
+
 pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
     let (rotator, slot) = (KeyRotator::of(connect).await?, SlotName::from(args.slot));
     let head = rotator.newest().await?;
@@ -213,7 +242,7 @@ pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen)
     if slot == SlotName::Release {
         rotator.refuse_if_used(&head.document, &next).await?;
     }
-    rotator.publish(&next, &root, slot, Vec::new(), screen).await
+    rotator.publish(&next, &root, slot, still_signs(&head.document, &next), screen).await
 }
 
 pub(super) async fn new_chain(args: &RotateArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
@@ -226,11 +255,8 @@ pub(super) async fn new_chain(args: &RotateArgs, connect: &Connect, screen: Scre
     }
     let head = rotator.newest().await?;
     let key = match &args.to {
-        Some(path) if file::public(path).is_ok() && file::read(path).is_err() => {
-            return Err(FleetKeyError::OnlyPublic(path.clone()).into());
-        }
-        Some(path) => file::read(path)?.ok_or_else(|| FleetKeyError::NotAKey(path.clone()))?,
-        None => LabKey::of(&rotator.dir, SlotName::Root).stage_anew(&head.document)?,
+        Some(path) => FleetSigner::open(path)?.ok_or_else(|| FleetKeyError::NotAKey(path.clone()))?,
+        None => LabKey::of(&rotator.dir, SlotName::Root).stage_anew(&head.document)?.into(),
     };
     let change = SlotChange::Replace(key.public());
     let next = chain::next_version(&head, SlotName::Root, change, args.reject_before, now());
@@ -241,7 +267,7 @@ pub(super) async fn new_chain(args: &RotateArgs, connect: &Connect, screen: Scre
     };
     let what = format!("{} will take no release up until each is given a new token", plural(nodes, "node"));
     screen.confirm(&what, args.yes)?;
-    let link = chain::sign(&next, &key).map_err(FleetKeyError::Sign)?;
+    let link = signer::sign(&next, &[&key]).map_err(FleetKeyError::Sign)?;
     let documents = ChainDocuments::read(&rotator.dir).map_err(FleetKeyError::Directory)?;
     documents
         .with_link(link)

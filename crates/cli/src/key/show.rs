@@ -1,10 +1,11 @@
 //! `muster key show`: the chain of trust documents.
 
+use model::Channel;
 use server::api::operation::Empty;
 use server::api::{self, TrustView};
 use server::trust_chain::VersionOrigin;
-use trust::Slots;
 use trust::chain::SlotName;
+use trust::{ChannelThreshold, Slots};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -37,6 +38,9 @@ fn text(view: &TrustView) -> String {
             out.push_str(&format!("{:<8} {}\n", name.as_str(), slots.current));
         }
     }
+    if let Some(newest) = view.versions.last() {
+        newest.document.thresholds.iter().for_each(|(channel, asks)| out.push_str(&threshold(channel, asks)));
+    }
     out.push_str(&uptake(view));
     out.push('\n');
     out
@@ -52,6 +56,13 @@ fn keys(slots: &Slots) -> String {
         text.push_str(&format!(", rejects before {limit}"));
     }
     text
+}
+
+/// What a channel asks for, in lines.
+pub(super) fn threshold(channel: &Channel, asks: &ChannelThreshold) -> String {
+    let ChannelThreshold { signatures, signers } = asks;
+    let lines: String = signers.iter().map(|key| format!("  {}  {key}\n", key.id())).collect();
+    format!("channel {channel} asks for {signatures} of {}:\n{lines}", plural(signers.len(), "signer"))
 }
 
 /// Which versions nodes hold.

@@ -9,7 +9,7 @@ pub(crate) mod declare;
 
 use std::collections::BTreeMap;
 
-use model::canonical::{self, CanonicalError};
+use model::canonical;
 use model::exchange::Signed;
 use model::time::SLACK;
 use model::{Hostname, Timestamp};
@@ -17,12 +17,13 @@ use resolve::{DeclaredRevocation, DeclaredToken};
 use server::api::lists::{ADD_LISTS, AddLists, LISTS, ListsAdded};
 use server::api::operation::Empty;
 use trust::lists::{self, MAX_LISTED, Revocation, RevocationSet, SignedList, TokenAllowlist};
-use trust::{SigningKey, TrustDocument, signed};
+use trust::{TrustDocument, signed};
 
 use crate::exit::Exit;
 use crate::failure::UserError;
 use crate::operator::{Operator, OperatorCallError};
 use crate::screen::plural;
+use crate::signer::{self, FleetSigner, SignError};
 
 /// The most hosts that a sentence names.
 const NAMED: usize = 10;
@@ -46,7 +47,10 @@ pub enum ListError {
     TooMany(&'static str),
     /// A list cannot be signed.
     #[error("the list cannot be signed")]
-    Sign(#[source] CanonicalError),
+    Sign(#[source] SignError),
+    /// No key is at hand that signs lists.
+    #[error("lists of tokens and revocations are signed with a release key, and none of the keys is one")]
+    NoReleaseKey,
     /// The control plane's list cannot be read, so that no number follows it.
     #[error("the control plane's {0} cannot be read")]
     Unreadable(&'static str),
@@ -67,7 +71,9 @@ impl UserError for ListError {
                 "write a time that is over, or set this machine's clock if that is wrong".to_owned()
             }
             ListError::TooMany(_) => "take out those that are long over".to_owned(),
-            ListError::Sign(_) | ListError::Unreadable(_) => return None,
+            ListError::NoReleaseKey => "name the fleet's release key: --key FILE".to_owned(),
+            ListError::Sign(error) => return error.hint(),
+            ListError::Unreadable(_) => return None,
         })
     }
 }
@@ -76,7 +82,8 @@ impl UserError for ListError {
 pub(crate) struct ListSigner<'a> {
     pub(crate) operator: &'a Operator,
     pub(crate) trust: &'a TrustDocument,
-    pub(crate) key: &'a SigningKey,
+    /// A release key, where one is at hand.
+    pub(crate) key: Option<&'a FleetSigner>,
 }
 
 /// Whether hosts that are revoked now, and that are not declared, stay revoked.
@@ -258,7 +265,7 @@ impl ListSigner<'_> {
     }
 
     fn sign<L: SignedList>(&self, list: &L) -> Result<Signed, ListError> {
-        signed::sign(list, &[self.key]).map_err(ListError::Sign)
+        signer::sign(list, &[self.key.ok_or(ListError::NoReleaseKey)?]).map_err(ListError::Sign)
     }
 
     /// Has the lists count.

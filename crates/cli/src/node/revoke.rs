@@ -102,7 +102,7 @@ pub(super) async fn run(
     let not_before = now();
     let declared = declare::revocation(&args.repo, &hostname, not_before, args.why.as_deref())?;
     let trust = operator.call(&api::HEAD, Empty {}).await?.trust;
-    let signer = ListSigner { operator, trust: &trust, key: &key };
+    let signer = ListSigner { operator, trust: &trust, key: Some(&key) };
     let plan = signer.plan(None, Some(&declared), Undeclared::Kept, now()).await?;
     if !plan.undeclared.is_empty() {
         aside(&format!(

@@ -9,6 +9,7 @@ use tokio::task::JoinError;
 use trust::retired::RetiredHeaderError;
 
 use super::publisher::COMMIT_ATTEMPTS;
+use super::request::RequestError;
 use crate::exit::Exit;
 use crate::failure::UserError;
 use crate::header::HeaderError;
@@ -17,6 +18,7 @@ use crate::operator::OperatorCallError;
 use crate::remote::RemoteError;
 use crate::screen::{aside, plural};
 use crate::secret::SecretError;
+use crate::signer::SignError;
 
 /// Why nothing was published.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +89,28 @@ pub enum PublishError {
     },
     /// A document cannot be signed.
     #[error("the release cannot be signed")]
-    Sign(#[source] model::canonical::CanonicalError),
+    Sign(#[source] SignError),
+    /// One key was given twice: its signature counts once.
+    #[error("key {0} is given twice; it counts as one signer")]
+    SameSigner(String),
+    /// Signatures are missing.
+    #[error("channel {channel} asks for {need} signatures, and has {have}; {}", open(.others))]
+    TooFew {
+        /// The channel.
+        channel: Channel,
+        /// How many it has.
+        have: usize,
+        /// How many it needs.
+        need: usize,
+        /// Ids of keys that may sign and did not.
+        others: Vec<String>,
+    },
+    /// What was uploaded for a request to sign was cleaned away since, as nothing pointed to it.
+    #[error("what was uploaded for this release is not kept any more: that is for a day")]
+    NotKept,
+    /// A request to sign cannot be used.
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// Somebody else published something else after this publisher compared: to go on would undo it unseen.
     #[error("release {0} was published meanwhile, and holds something else")]
     Overtaken(u64),
@@ -97,6 +120,13 @@ pub enum PublishError {
     /// The program is stopping.
     #[error("the upload was stopped")]
     Stopped(#[source] JoinError),
+}
+
+fn open(others: &[String]) -> String {
+    match others {
+        [] => "nobody else may sign".to_owned(),
+        others => format!("who may sign too: {}", others.join(", ")),
+    }
 }
 
 impl PublishError {
@@ -109,12 +139,26 @@ impl PublishError {
 
 impl UserError for PublishError {
     fn exit(&self) -> Exit {
-        if matches!(self, PublishError::OtherKey(_)) { Exit::Refused } else { Exit::Error }
+        match self {
+            PublishError::OtherKey(_) | PublishError::TooFew { .. } => Exit::Refused,
+            _ => Exit::Error,
+        }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
             PublishError::Lists(error) => error.hint(),
+            PublishError::Sign(error) => error.hint(),
+            PublishError::Request(error) => error.hint(),
+            PublishError::NotKept => {
+                Some("make the request anew, and have it signed again: `muster publish --out FILE`".to_owned())
+            }
+            PublishError::SameSigner(_) => Some("name another signer, or only one: --key FILE".to_owned()),
+            PublishError::TooFew { .. } => Some(
+                "nothing was published: name each signer (--key A --key B), or sign in steps: `muster publish --out \
+                 FILE`, `muster sign FILE --key B`, `muster publish --from FILE`"
+                    .to_owned(),
+            ),
             PublishError::Broken(_) => {
                 Some("`muster help CODE` explains a code; `muster check DIR` shows them again".to_owned())
             }

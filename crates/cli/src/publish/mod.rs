@@ -1,12 +1,15 @@
 //! `muster publish`: sign what a fleet repo declares, and point the fleet to it.
 
 mod error;
+mod from;
 mod left_out;
 pub(crate) mod number;
 mod publisher;
+pub(crate) mod request;
+mod signers;
 mod upload;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -22,7 +25,7 @@ use crate::diff::required;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::folder::{FileChanges, FolderChange, RepoFolder, Watch};
-use crate::lists::named;
+use crate::lists::{ListsPlan, named};
 use crate::screen::{Screen, aside, plural};
 use crate::secret::{self, IDENTITY_ENV};
 use crate::server::ServerError;
@@ -47,7 +50,13 @@ Examples:
   muster publish --repo fleet
   muster publish --repo fleet --ref \"$(git -C fleet rev-parse --short HEAD)\" --yes
   muster publish --repo fleet --dry-run     say what would change (muster diff shows it)
-  muster publish --repo fleet --watch       stay, and publish every edit";
+  muster publish --repo fleet --watch       stay, and publish every edit
+
+A channel with a threshold (`muster key threshold`) asks for several signers, at once or in steps:
+  muster publish --repo fleet --key a.key --key b.key
+  muster publish --repo fleet --key a.key --out r7.json   uploads, signs, publishes nothing
+  muster sign r7.json --key b.key                         the second signer, offline as well
+  muster publish --from r7.json                           whoever has credentials";
 
 /// Arguments of `muster publish`.
 #[derive(Args, Clone, Debug)]
@@ -61,12 +70,19 @@ pub struct PublishArgs {
     /// A label for people: a commit, a ticket
     #[arg(long = "ref", value_name = "LABEL")]
     label: Option<String>,
-    /// The key that signs releases [default: release.key beside the credentials]
-    #[arg(long, value_name = "FILE", env = RELEASE_KEY_ENV)]
-    key: Option<PathBuf>,
+    /// A key that signs releases: a key file, an age file or a signer file; several sign together [default:
+    /// release.key beside the credentials]
+    #[arg(long = "key", value_name = "FILE", env = RELEASE_KEY_ENV)]
+    keys: Vec<PathBuf>,
     /// The age identity that the repo's secrets are encrypted for [default: age.key beside the credentials]
     #[arg(long, value_name = "FILE", env = IDENTITY_ENV)]
     identity: Option<PathBuf>,
+    /// Upload and sign, and write what others are to sign into this file; nothing is published
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["watch", "dry_run", "from"])]
+    out: Option<PathBuf>,
+    /// Publish what `--out` wrote and others signed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["repo", "label", "watch", "dry_run", "identity"])]
+    from: Option<PathBuf>,
     /// Stay, and publish every edit of the repo
     #[arg(long, conflicts_with = "dry_run")]
     watch: bool,
@@ -83,9 +99,12 @@ pub struct PublishArgs {
 /// # Errors
 /// When the repo has mistakes, the control plane refuses, or nobody said yes.
 pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
+    if let Some(file) = &args.from {
+        return from::run(file, &args.connect, args.yes, screen).await;
+    }
     let (path, operator) = args.connect.credentials()?;
-    let key = credentials::release_key(args.key.as_deref(), &path)?;
-    let mut publisher = Publisher::connect(operator, key).await?;
+    let keys = credentials::release_keys(&args.keys, &path)?;
+    let mut publisher = Publisher::connect(operator, keys).await?;
     publisher.ask_for_secrets(secret::settings(args.repo.clone(), args.identity.as_deref(), Some(&path)));
     let mut folder = RepoFolder::open(&args.repo)?;
     // Before the first look: nothing that changes in between is missed.
@@ -130,6 +149,9 @@ async fn once(
     if !same {
         screen.confirm(&would, args.yes)?;
     }
+    if let Some(out) = &args.out {
+        return request_of(publisher, &prepared, &lists, args.label.clone(), out, screen).await;
+    }
     let mut said = Vec::new();
     if !lists.is_empty() {
         // First: who is out is out before anything new is given away.
@@ -148,6 +170,24 @@ async fn once(
     let published = Published { lists: said, ..published };
     let took = began.elapsed().as_millis();
     Ok(screen.result(&published, || text(&published, took))?)
+}
+
+/// Writes what others are to sign.
+async fn request_of(
+    publisher: &mut Publisher,
+    prepared: &Built,
+    lists: &ListsPlan,
+    label: Option<String>,
+    out: &Path,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let Some(request) = publisher.request(prepared, label, lists).await? else {
+        let seq = publisher.seq().unwrap_or(0);
+        return Ok(screen.result(&serde_json::json!({ "seq": seq, "unchanged": true }), || {
+            format!("release {seq} already holds this; nothing is to be signed\n")
+        })?);
+    };
+    request::written(&request, out, screen)
 }
 
 fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> String {

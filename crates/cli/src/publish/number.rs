@@ -18,7 +18,7 @@ use model::exchange::Signed;
 use server::api::HeadView;
 use server::posture::DATABASE;
 use spool::Disk;
-use trust::{Header, SigningKey, Slots, signed};
+use trust::{Header, PublicKey, Slots, signed};
 
 /// So many numbers are passed over where nobody knows which were given.
 const SKIPPED: u64 = 1_000_000;
@@ -47,13 +47,13 @@ pub(super) struct NextNumber {
 
 impl LastSigned {
     /// Reads what is kept beside a key. What cannot be read or believed counts as nothing, and is said.
-    pub(super) fn beside(key_file: &Path, key: &SigningKey, fleet: &FleetId) -> LastSigned {
+    pub(super) fn beside(key_file: &Path, key: PublicKey, fleet: &FleetId) -> LastSigned {
         let mut name = key_file.file_name().unwrap_or_default().to_owned();
         name.push(".");
         name.push(SUFFIX);
         let path = key_file.with_file_name(name);
         let beside_database = key_file.with_file_name(DATABASE).exists();
-        let key = Slots::of(key.public());
+        let key = Slots::of(key);
         let mut last = LastSigned { path, key, fleet: fleet.clone(), beside_database, seq: None };
         last.seq = last.read();
         last
@@ -85,8 +85,12 @@ impl LastSigned {
 
     /// Keeps a header before anybody gets it. Where that cannot be done the publish goes on: only a control plane
     /// that was restored needs it.
-    pub(super) fn keep(&mut self, seq: u64, header: &Signed) {
+    pub(super) fn keep<'h>(&mut self, seq: u64, headers: impl IntoIterator<Item = &'h Signed>) {
         self.seq = Some(seq);
+        // With several signers one of the others may have signed some alone.
+        let Some(header) = headers.into_iter().find(|header| self.number_of(header).is_some()) else {
+            return;
+        };
         let Ok(text) = serde_json::to_vec(header) else { return };
         if let Err(error) = spool::atomic::write_file(&Disk::new(), &self.path, &text, 0o600) {
             tracing::warn!(
@@ -101,7 +105,7 @@ impl LastSigned {
     pub(super) fn next(&self, head: &HeadView) -> NextNumber {
         let newest = head.seq.unwrap_or(0);
         let held = head.node_header.as_ref().and_then(|held| {
-            let header: Header = signed::verify(held, &head.trust.release).ok()?;
+            let header = head.trust.header(held).ok()?;
             (header.fleet == head.trust.fleet).then_some(header.seq)
         });
         let own = self.seq;
@@ -172,7 +176,7 @@ mod tests {
     }
 
     fn kept(dir: &std::path::Path) -> LastSigned {
-        LastSigned::beside(&dir.join("release.key"), &key(), &"acme-1".parse().unwrap())
+        LastSigned::beside(&dir.join("release.key"), key().public(), &"acme-1".parse().unwrap())
     }
 
     #[test]
@@ -188,7 +192,7 @@ mod tests {
         let skipped = 20 + SKIPPED + 1;
         assert_eq!(number(head(Some(20), None, true)), (skipped, true), "nobody knows which were given");
         assert_eq!(number(head(Some(20), Some(23), true)), (skipped + 3, true));
-        kept(dir.path()).keep(24, &header(24, "acme-1", &key()));
+        kept(dir.path()).keep(24, [&header(24, "acme-1", &key())]);
         assert_eq!(number(head(Some(20), Some(21), true)), (25, true), "the publisher knows");
         assert_eq!(number(head(Some(24), None, false)), (25, false));
         // Beside the database it may have gone back too, unless it is ahead of it.

@@ -1,5 +1,7 @@
 //! [`Publisher`]: from changed files to a release that the fleet is pointed to.
 
+mod again;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,26 +16,26 @@ use server::Credentials;
 use server::api::lists::ListsAdded;
 use server::api::operation::Empty;
 use server::api::{self, Commit, HeadView, ReleaseSummary};
-use store::Release;
 use trust::feature::FEATURES;
-use trust::retired::{RetiredHeader, RetiredHeaderError, verify_retired};
-use trust::signed::VerifyError;
-use trust::{Header, SigningKey, Slots, signed};
+use trust::{Header, Slots, TrustDocument};
 use wire::Code;
 
 use super::error::PublishError;
 use super::left_out::{LeftOut, left_out};
 use super::number::LastSigned;
+use super::request::SigningRequest;
+use super::signers::{ReleaseSigners, Signatures};
 use super::upload::{Uploaded, upload};
 use crate::credentials::ReleaseKey;
 use crate::folder::FileChanges;
-use crate::header::{self, HeaderError};
-use crate::lists::{ListSigner, ListsPlan, Undeclared};
+use crate::header;
+use crate::lists::{ListError, ListSigner, ListsPlan, Undeclared};
 use crate::operator::Operator;
 use crate::remote;
 use crate::screen::aside;
 use crate::secret::{BlockedNodes, SecretPublisher, SecretSettings};
 use crate::status::trust_overtaken;
+pub(crate) use again::EarlierHeaders;
 
 /// How often a release is numbered anew because another one was published meanwhile.
 pub(super) const COMMIT_ATTEMPTS: usize = 5;
@@ -80,19 +82,11 @@ pub struct Published {
     pub lists: Vec<String>,
 }
 
-/// The headers of an earlier release.
-#[derive(Debug, Default)]
-pub(crate) struct EarlierHeaders {
-    pub(crate) headers: Vec<Header>,
-    /// That a retired key signed one of them, in words.
-    pub(crate) retired: Option<String>,
-}
-
 /// Publishes, and keeps what it learned, so that the next change costs what it touches.
 pub struct Publisher {
     operator: Operator,
     credentials: Credentials,
-    key: SigningKey,
+    signers: ReleaseSigners,
     last: LastSigned,
     resolver: Resolver,
     builder: Builder,
@@ -106,32 +100,25 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Connects, and reads what is published now.
+    /// Connects, and reads what is published now. `keys` sign together; the first seals secrets, too.
     ///
     /// # Errors
-    /// When the control plane does not answer, or its nodes do not believe the key.
-    pub async fn connect(credentials: Credentials, key: ReleaseKey) -> Result<Publisher, PublishError> {
-        let ReleaseKey { key, path } = key;
+    /// When the control plane does not answer, its nodes do not believe a key, or one is given twice.
+    pub async fn connect(
+        credentials: Credentials,
+        keys: impl IntoIterator<Item = ReleaseKey>,
+    ) -> Result<Publisher, PublishError> {
         let operator = Operator::dial(&credentials).await?;
         let head = operator.call(&api::HEAD, Empty {}).await?;
-        let slots = &head.trust.release;
-        if slots.previous == Some(key.public()) {
-            aside(&format!(
-                "warning: release key {} is the previous one, and counts only until it is retired; the current one \
-                 is {}\nnext: sign with that: --key FILE or MUSTER_RELEASE_KEY",
-                key.public().id(),
-                slots.current.id()
-            ));
-        } else if slots.current != key.public() {
-            return Err(PublishError::OtherKey(key.public().id()));
-        }
-        let last = LastSigned::beside(&path, &key, &head.trust.fleet);
+        let signers = ReleaseSigners::of(keys, &head.trust)?;
+        let ReleaseKey { key, path } = signers.first();
+        let last = LastSigned::beside(path, key.public(), &head.trust.fleet);
         let (resolver, builder) = (Resolver::new(), Builder::new());
         let (secrets, blocked) = (SecretPublisher::default(), BlockedNodes::default());
         Ok(Publisher {
             operator,
             credentials,
-            key,
+            signers,
             last,
             resolver,
             builder,
@@ -181,7 +168,7 @@ impl Publisher {
         };
         self.declared = fleet.admission().clone();
         let resolved = began.elapsed();
-        let sealed = self.secrets.seal(&fleet, &changed, &self.key)?;
+        let sealed = self.secrets.seal(&fleet, &changed, &self.signers.first().key)?;
         self.blocked = BlockedNodes { without_recipient_key: sealed.without_key, patterns: sealed.patterns };
         let built = self.builder.build(&sealed.fleet, &sealed.changed)?;
         tracing::debug!(?resolved, built = ?began.elapsed() - resolved, "a release is prepared");
@@ -247,9 +234,9 @@ impl Publisher {
             let began = Instant::now();
             let Uploaded { chunks, contents } = upload(&self.operator, built).await?;
             let uploaded = began.elapsed();
-            published.seq = self
-                .commit(built.root()?, |publisher, seq| publisher.signed(built, seq, label.clone()))
-                .await?;
+            let signed =
+                |publisher: &Publisher, seq| publisher.signed(built, seq, label.clone(), Signatures::Enough);
+            published.seq = self.commit(built.root()?, signed).await?;
             tracing::debug!(?uploaded, committed = ?began.elapsed() - uploaded, "a release is published");
             published.unchanged = false;
             (published.chunks, published.contents) = (chunks, contents);
@@ -259,9 +246,36 @@ impl Publisher {
         Ok(published)
     }
 
-    /// Signs lists with the key of this publisher.
+    /// Sends what the control plane lacks of a release, and signs it with what is at hand, for others to sign and to
+    /// publish. `None` when exactly this is published already.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub(crate) async fn request(
+        &mut self,
+        built: &Built,
+        label: Option<String>,
+        lists: &ListsPlan,
+    ) -> Result<Option<SigningRequest>, PublishError> {
+        self.redial().await?;
+        if self.is_published(built, label.as_deref())? {
+            return Ok(None);
+        }
+        upload(&self.operator, built).await?;
+        let commit = self.signed(built, self.next_seq(), label, Signatures::AtHand)?;
+        Ok(Some(self.requested(commit, lists)))
+    }
+
+    fn requested(&mut self, commit: Commit, lists: &ListsPlan) -> SigningRequest {
+        // The number is given from here on, whether or not it comes to be published.
+        self.last.keep(self.next_seq(), commit.headers.values());
+        SigningRequest::of(commit, lists.add.clone(), self.head.trust.clone(), crate::clock::now())
+    }
+
+    /// Signs lists with a release key of this publisher.
     fn lists(&self) -> ListSigner<'_> {
-        ListSigner { operator: &self.operator, trust: &self.head.trust, key: &self.key }
+        let key = self.signers.of_lists(&self.head.trust);
+        ListSigner { operator: &self.operator, trust: &self.head.trust, key }
     }
 
     /// What of the lists that are declared is not published yet.
@@ -273,7 +287,16 @@ impl Publisher {
         let DeclaredAdmission { tokens, revocations } = &self.declared;
         let (tokens, revocations) = (tokens.as_deref(), revocations.as_deref());
         let (signer, now) = (self.lists(), crate::clock::now());
-        Ok(signer.plan(tokens, revocations, Undeclared::Dropped, now).await?)
+        match signer.plan(tokens, revocations, Undeclared::Dropped, now).await {
+            Err(ListError::NoReleaseKey) => {
+                aside(&format!(
+                    "warning: {}; what tokens.yaml and revocations.yaml changed is not published",
+                    ListError::NoReleaseKey
+                ));
+                Ok(ListsPlan::default())
+            }
+            planned => Ok(planned?),
+        }
     }
 
     /// Has lists count.
@@ -293,10 +316,10 @@ impl Publisher {
         Ok(())
     }
 
-    /// The headers that are pointed to now, verified by these keys.
-    fn headers_by(&self, slots: &Slots) -> Result<BTreeMap<Channel, Header>, PublishError> {
+    /// The headers that are pointed to now, verified by a trust document.
+    fn headers_by(&self, trust: &TrustDocument) -> Result<BTreeMap<Channel, Header>, PublishError> {
         let verified = self.head.headers.iter().map(|(channel, document)| {
-            let header = header::verify(channel, document, slots)?;
+            let header = header::verify(channel, document, trust)?;
             Ok((channel.clone(), header))
         });
         verified.collect()
@@ -309,9 +332,12 @@ impl Publisher {
             return Ok(false);
         }
         // With the current key what another one signed is signed anew, so that the other can be retired.
-        let slots = &self.head.trust.release;
-        let previous = slots.previous.filter(|previous| *previous == self.key.public());
-        let Ok(mut headers) = self.headers_by(&Slots { previous, ..slots.clone() }) else { return Ok(false) };
+        let trust = &self.head.trust;
+        let previous = trust.release.previous.filter(|previous| self.signers.has(previous));
+        let release = Slots { previous, ..trust.release.clone() };
+        let Ok(mut headers) = self.headers_by(&TrustDocument { release, ..trust.clone() }) else {
+            return Ok(false);
+        };
         headers.retain(|_, header| Some(header.seq) == self.head.seq);
         let freshness: BTreeMap<Channel, u64> =
             headers.iter().map(|(channel, header)| (channel.clone(), header.freshness_secs)).collect();
@@ -340,9 +366,7 @@ impl Publisher {
         for _ in 0..COMMIT_ATTEMPTS {
             let seq = self.next_seq();
             let commit = signed(self, seq)?;
-            if let Some(header) = commit.headers.values().next() {
-                self.last.keep(seq, header);
-            }
+            self.last.keep(seq, commit.headers.values());
             match self.operator.call(&api::COMMIT, commit.clone()).await {
                 Ok(seq) => {
                     self.head.seq = Some(seq);
@@ -383,96 +407,24 @@ impl Publisher {
         self.head.selection == Some(*selection) && !self.is_overtaken()
     }
 
-    /// The headers of an earlier release, verified: all of its number and of one selection. One that a retired key
-    /// signed counts as well: what it points to is signed anew.
-    ///
-    /// # Errors
-    /// When one is not believed, or the chain of trust documents cannot be asked for.
-    pub(crate) async fn headers_of(&self, release: &Release) -> Result<EarlierHeaders, PublishError> {
-        let (seq, mut chain) = (release.seq, None);
-        let mut found = EarlierHeaders::default();
-        for (channel, document) in &release.headers {
-            let header = match header::verify(channel, document, &self.head.trust.release) {
-                Ok(header) => header,
-                Err(HeaderError { source: VerifyError::RejectedBefore(limit), .. }) => {
-                    return Err(PublishError::Rejected { seq, limit });
-                }
-                Err(HeaderError { source: VerifyError::Untrusted, .. }) => {
-                    if chain.is_none() {
-                        chain = Some(self.operator.call(&api::TRUST, Empty {}).await?);
-                    }
-                    let Some(chain) = &chain else { continue };
-                    let retired = verify_retired(document, &header::line_that_counts(chain));
-                    let retired = retired.map_err(|error| match error {
-                        RetiredHeaderError::NeverBelieved => PublishError::NeverBelieved { seq },
-                        RetiredHeaderError::RejectedBefore(limit) => PublishError::Rejected { seq, limit },
-                        RetiredHeaderError::SignedAfterDropped { .. } => {
-                            PublishError::SignedAfterDropped { seq, source: error }
-                        }
-                    })?;
-                    let RetiredHeader { header, key, version } = retired;
-                    found.retired = Some(format!(
-                        "release {seq} was signed by release key {key}, which is retired: trust document {version} was \
-                         the last to name it; its content is signed anew with the key of today"
-                    ));
-                    header
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let same = header.seq == seq && header.selection == release.selection;
-            if !same || header.channel != *channel || header.fleet != self.head.trust.fleet {
-                return Err(PublishError::OtherHeader { channel: channel.clone(), seq });
-            }
-            found.headers.push(header);
-        }
-        Ok(found)
-    }
-
     /// What the operator is to be told of the trust documents of the control plane, where they went back.
     pub(crate) fn trust_warning(&self) -> Option<String> {
         let holders = self.head.trust_overtaken?;
         Some(format!("warning: {}", trust_overtaken(holders)))
     }
 
-    /// What it signs with.
-    pub(crate) fn key(&self) -> &SigningKey {
-        &self.key
+    /// By what secrets are sealed.
+    pub(crate) fn sealing_signer(&self) -> &FleetSigner {
+        &self.signers.first().key
     }
 
-    /// Points the fleet to what an earlier release held, under a number of its own. `selection` is that release's, or
-    /// the same with other secrets, which the control plane has by now.
-    ///
-    /// # Errors
-    /// As [`Publisher::publish`].
-    pub(crate) async fn republish(
-        &mut self,
-        release: &Release,
-        selection: Digest,
+    fn signed(
+        &self,
+        built: &Built,
+        seq: u64,
         label: Option<String>,
-    ) -> Result<u64, PublishError> {
-        self.redial().await?;
-        let headers = self.headers_of(release).await?.headers;
-        let summary: ReleaseSummary = serde_json::from_value(release.summary.clone()).unwrap_or_default();
-        let signed = move |publisher: &Publisher, seq| {
-            let mut commit = Commit {
-                headers: BTreeMap::new(),
-                expected_head: publisher.head.seq,
-                summary: ReleaseSummary { by: None, ..summary.clone() },
-            };
-            for old in &headers {
-                let (label, created) = (label.clone(), crate::clock::now());
-                let header = Header { seq, label, created, selection, fallbacks: Vec::new(), ..old.clone() };
-                let document = signed::sign(&header, &[&publisher.key]).map_err(PublishError::Sign)?;
-                commit.headers.insert(old.channel.clone(), document);
-            }
-            Ok(commit)
-        };
-        let seq = self.commit(selection, signed).await?;
-        self.published = None;
-        Ok(seq)
-    }
-
-    fn signed(&self, built: &Built, seq: u64, label: Option<String>) -> Result<Commit, PublishError> {
+        signatures: Signatures,
+    ) -> Result<Commit, PublishError> {
         let stamp = Stamp {
             fleet: self.head.trust.fleet.clone(),
             seq,
@@ -482,7 +434,7 @@ impl Publisher {
         };
         let mut headers = BTreeMap::new();
         for (channel, header) in release::headers(built, &stamp)? {
-            headers.insert(channel, signed::sign(&header, &[&self.key]).map_err(PublishError::Sign)?);
+            headers.insert(channel, self.signers.sign(&header, &self.head.trust, signatures)?);
         }
         let fleet = built.fleet();
         let summary = ReleaseSummary {

@@ -18,7 +18,7 @@ use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::diff::{self, Compared};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::publish::{EarlierHeaders, Publisher};
+use crate::publish::{EarlierHeaders, Publisher, request};
 use crate::screen::{Screen, aside, plural};
 use crate::secret;
 
@@ -33,9 +33,12 @@ pub(super) struct RollbackArgs {
     /// A label for people [default: rollback-SEQ]
     #[arg(long = "ref", value_name = "LABEL")]
     label: Option<String>,
-    /// The key that signs releases [default: release.key beside the credentials]
-    #[arg(long, value_name = "FILE", env = RELEASE_KEY_ENV)]
-    key: Option<PathBuf>,
+    /// A key that signs releases; several sign together [default: release.key beside the credentials]
+    #[arg(long = "key", value_name = "FILE", env = RELEASE_KEY_ENV)]
+    keys: Vec<PathBuf>,
+    /// Sign, and write what others are to sign into this file (`muster sign`); nothing is published
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    out: Option<PathBuf>,
     /// Ask the sources of this fleet repo for the release's secrets anew, and seal them for the keys that it names;
     /// else the nodes get the values of then
     #[arg(long, value_name = "DIR")]
@@ -68,8 +71,8 @@ struct RollbackView {
 /// When the release is not kept, or the control plane refuses, or nobody said yes.
 pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
     let (path, operator) = connect.credentials()?;
-    let key = credentials::release_key(args.key.as_deref(), &path)?;
-    let mut publisher = Publisher::connect(operator, key).await?;
+    let keys = credentials::release_keys(&args.keys, &path)?;
+    let mut publisher = Publisher::connect(operator, keys).await?;
     let (wanted, now) = (args.seq, publisher.seq().unwrap_or(0));
     let release = find(publisher.operator(), Some(wanted)).await?;
     let EarlierHeaders { headers, retired } = publisher.headers_of(&release).await?;
@@ -116,6 +119,10 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
     let what = format!("release {now} -> {}, with what release {wanted} held{secrets}", publisher.next_seq());
     screen.confirm(&what, args.yes)?;
     let label = args.label.clone().unwrap_or_else(|| format!("rollback-{wanted}"));
+    if let Some(out) = &args.out {
+        let request = publisher.request_again(&release, selection, Some(label)).await?;
+        return request::written(&request, out, screen);
+    }
     let seq = publisher.republish(&release, selection, Some(label)).await?;
     let view = RollbackView { seq, content_of: wanted, unchanged: false, changes: Some(compared) };
     Ok(screen.result(&view, || {

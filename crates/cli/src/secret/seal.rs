@@ -6,15 +6,18 @@ use std::sync::Arc;
 use resolve::secrets::{FleetSealer, SealedFleet, SecretNeeds};
 use resolve::{Changed, Fleet};
 use serde::Serialize;
-use trust::SigningKey;
-use trust::sealing::{InHand, SecretSealer};
+use trust::sealing::InHand;
 
 use super::source::{SecretError, SecretSettings};
 use crate::publish::PublishError;
 use crate::screen::{aside, plural};
+use crate::signer::FleetSigner;
 
 /// The most nodes that a message names.
 const NAMED: usize = 5;
+/// What is said of a signer whose signatures may differ each time.
+const SEALS_ANEW: &str = "note: secrets are sealed by what the signing command makes; where it signs the same bytes \
+                          differently each time, each publish seals every secret anew";
 
 /// Nodes on which what is made of a secret is blocked, as nothing is sealed for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -77,10 +80,10 @@ impl SecretPublisher {
         &mut self,
         fleet: &Fleet,
         changed: &Changed,
-        key: &SigningKey,
+        signer: &FleetSigner,
     ) -> Result<SealedFleet, PublishError> {
         let needs = SecretNeeds::of(fleet.specialize());
-        let values = self.values(fleet, &needs, key)?;
+        let values = self.values(fleet, &needs, signer)?;
         self.sealer
             .seal(fleet.specialize(), changed, &needs, fleet.recipients(), &values)
             .map_err(PublishError::NotSealed)
@@ -94,7 +97,7 @@ impl SecretPublisher {
         &self,
         fleet: &Fleet,
         needs: &SecretNeeds,
-        key: &SigningKey,
+        signer: &FleetSigner,
     ) -> Result<BTreeMap<String, InHand>, PublishError> {
         if needs.is_empty() {
             return Ok(BTreeMap::new());
@@ -114,7 +117,10 @@ impl SecretPublisher {
         if !no_text.is_empty() {
             return Err(unresolved(no_text));
         }
-        let sealer = SecretSealer::of(key);
+        if signer.may_seal_anew() {
+            aside(SEALS_ANEW);
+        }
+        let sealer = signer.sealer().map_err(|error| PublishError::Sign(error.into()))?;
         let seal = |(name, value): (&String, &super::source::SecretValue)| {
             let sealed = sealer.seal(name, value).map_err(|error| PublishError::NotSealed(error.into()))?;
             Ok((name.clone(), sealed))

@@ -5,22 +5,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 use net::download::DownloadError;
 use resolve::{SecretSource, SecretSourceKind};
-use rustix::process::{Pid, Signal, kill_process_group};
 use trust::sealing::age::{self, AgeError};
 use trust::sealing::{MAX_SECRET, SealingKey};
 use zeroize::Zeroizing;
 
 use super::vault;
+use crate::child::{BoundedCommand, ChildError, ChildErrors};
 
 /// Sources that are asked at once.
 const ASKED: usize = 8;
@@ -332,40 +331,26 @@ pub fn age_path(repo: &Path, folder: &str, name: &str) -> PathBuf {
 
 /// Runs a command with the secret's name as its last argument; what it prints is the value.
 fn command(argv: &[String], name: &str, timeout: Duration) -> Result<SourceAnswer, SourceError> {
-    let (program, args) = argv.split_first().ok_or(SourceError::Form)?;
-    let started = Command::new(program)
-        .args(args)
-        .arg(name)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        // A group of its own, so that what it starts ends with it.
-        .process_group(0)
-        .spawn();
-    let mut child = started.map_err(|source| SourceError::Start { program: program.clone(), source })?;
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let (tell, told) = channel();
-    thread::spawn(move || {
-        // One byte more than a secret may have, in one piece: no copy of it is left behind.
-        let mut value = Zeroizing::new(Vec::with_capacity(MAX_SECRET + 2));
-        let read = match child.stdout.take() {
-            Some(stdout) => stdout.take(MAX_SECRET as u64 + 1).read_to_end(&mut value).map(drop),
-            None => Ok(()),
-        };
-        let ended = child.wait();
-        // Nobody waits any more where it took too long.
-        let _ = tell.send(read.and(ended).map(|status| (value, status)));
-    });
-    match told.recv_timeout(timeout) {
-        Ok(Ok((value, _))) if value.len() > MAX_SECRET => Ok(SourceAnswer::TooLarge),
-        Ok(Ok((value, status))) if status.success() => Ok(SourceAnswer::Value(value)),
-        Ok(Ok((_, status))) => Err(SourceError::Ended { program: program.clone(), status }),
-        Ok(Err(source)) => Err(SourceError::Start { program: program.clone(), source }),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            if let Some(group) = group {
-                // It may have ended just now.
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            Err(SourceError::Hangs(timeout))
+    let command = BoundedCommand {
+        argv,
+        last: Some(name),
+        env: None,
+        stdin: None,
+        errors: ChildErrors::Inherit,
+        most: MAX_SECRET,
+        timeout,
+    };
+    let output = command.run().map_err(|error| match error {
+        ChildError::Empty => SourceError::Form,
+        ChildError::Start { program, source } => SourceError::Start { program, source },
+        ChildError::Hangs { .. } => SourceError::Hangs(timeout),
+    })?;
+    match output.status.success() {
+        _ if output.stdout.len() > MAX_SECRET => Ok(SourceAnswer::TooLarge),
+        true => Ok(SourceAnswer::Value(output.stdout)),
+        false => {
+            let program = argv.first().cloned().unwrap_or_default();
+            Err(SourceError::Ended { program, status: output.status })
         }
     }
 }

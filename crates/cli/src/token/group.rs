@@ -7,11 +7,11 @@ use data_encoding::HEXLOWER;
 use model::Timestamp;
 use server::EnrollInfo;
 use server::posture;
-use trust::SigningKey;
 use trust::group_token::{self, GroupAdmission, GroupClaims, GroupTermsError};
 use trust::token::{KeySource, TokenError};
 
 use super::MintError;
+use crate::signer::FleetSigner;
 
 /// What a group token is to say.
 #[derive(Clone, Debug)]
@@ -33,11 +33,11 @@ pub struct GroupMintRequest {
 /// Mints a group token.
 ///
 /// # Errors
-/// When it would break a rule on group tokens.
+/// When it would break a rule on group tokens, or the root key does not sign.
 pub fn mint(
     request: &GroupMintRequest,
     info: &EnrollInfo,
-    root: &SigningKey,
+    root: &FleetSigner,
     now: Timestamp,
 ) -> Result<String, MintError> {
     let labels: Result<BTreeMap<_, _>, GroupTermsError> =
@@ -61,5 +61,6 @@ pub fn mint(
         ca: info.ca,
         trust: info.trust,
     };
-    group_token::mint(&claims, root).map_err(MintError::Mint)
+    let unsigned = group_token::unsigned(&claims).map_err(MintError::Mint)?;
+    Ok(unsigned.signed(&root.sign(unsigned.message())?))
 }

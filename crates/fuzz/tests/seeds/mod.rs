@@ -12,7 +12,7 @@ use trust::lists;
 use trust::sealing::{self, SealedSecret, SecretKeys, SecretSealer, age};
 use trust::token::{self, Claims, KeySource};
 use trust::{
-    Header, Revocation, RevocationSet, SealingKey, SignedList, SigningKey, Slots, TokenAllowlist,
+    ChannelThreshold, Header, Revocation, RevocationSet, SealingKey, SignedList, SigningKey, Slots, TokenAllowlist,
     TrustDocument, signed,
 };
 use wire::body;
@@ -146,6 +146,18 @@ fn sealing_key() -> SealingKey {
     SealingKey::from_secret(&[7; 32]).unwrap()
 }
 
+fn with_threshold() -> TrustDocument {
+    let signers = [2, 3].map(|seed| SigningKey::from_seed(&[seed; 32]).public()).to_vec();
+    let threshold = ChannelThreshold { signatures: 2, signers };
+    TrustDocument { thresholds: [("main".parse().unwrap(), threshold)].into(), ..trust_document() }
+}
+
+/// For the passphrase that is stretched to what the target tries.
+fn passphrase_file() -> Vec<u8> {
+    let stretched = |_: &age::ScryptWork| Ok(zeroize::Zeroizing::new([7; 32]));
+    age::encrypt_for_passphrase::<age::AgeError>(b"a seed's secret\n", 4, &[8; 32], stretched).unwrap()
+}
+
 fn age_file() -> Vec<u8> {
     age::encrypt(b"a seed's secret\n", &[sealing_key().public()], &[8; 32]).unwrap()
 }
@@ -176,6 +188,7 @@ pub fn made() -> Vec<Seed> {
     vec![
         ("age_file", "armored.age", age::armor(&age_file()).into_bytes()),
         ("age_file", "binary.age", age_file()),
+        ("age_file", "passphrase.age", passphrase_file()),
         ("age_file", "identity", sealing_key().to_file().as_bytes().to_vec()),
         ("audit", "entry", entry()),
         ("certificate", "node.pem", certificate()),
@@ -185,6 +198,7 @@ pub fn made() -> Vec<Seed> {
         ("header", "header", canonical::to_bytes(&header()).unwrap()),
         ("header", "signed-header", body::encode(&signed_header).unwrap()),
         ("header", "trust", canonical::to_bytes(&trust_document()).unwrap()),
+        ("header", "trust-threshold", canonical::to_bytes(&with_threshold()).unwrap()),
         ("key_file", "ed25519", key().to_file().as_bytes().to_vec()),
         ("proof", "exact", body::encode(&selection().prove("web-1", None).unwrap()).unwrap()),
         ("sealed", "secret-and-keys", body::encode(&sealed()).unwrap()),

@@ -11,7 +11,7 @@ use test_support::booted::{
 };
 use test_support::programs::write;
 use test_support::wait::until_ok;
-use trust::{Header, signed};
+use trust::Header;
 
 /// The content of the object that arrives in two halves, in characters that do not compress well, and
 /// after how many bytes it is cut.
@@ -159,7 +159,8 @@ fn require(fleet: &mut BootedFleet, channel: &str) {
         let header: Header = serde_json::from_str(&newest.headers[&channel].payload).unwrap();
         let (seq, built_on) = (newest.seq + 1, Some(newest.seq));
         let header =
-            signed::sign(&Header { seq, requires: vec![FEATURE.to_owned()], ..header }, &[&key]).unwrap();
+            cli::signer::sign(&Header { seq, requires: vec![FEATURE.to_owned()], ..header }, &[&key])
+                .unwrap();
         let release = store::Release { seq, headers: [(channel, header)].into(), ..newest };
         store.commit_release(release, built_on).await.unwrap();
         drop(store);

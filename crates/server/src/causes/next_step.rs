@@ -4,8 +4,8 @@ use model::status::Overall;
 use model::{CertificateState, Hostname, Timestamp};
 use plane::NodeState;
 use plane::renewal::CertificateRecovery;
-use trust::adopt::{OLDER_CODE, REQUIRES_CODE, SIGNATURE_CODE, TWO_HEADERS_CODE};
-use trust::chain::OLDER_TRUST_CODE;
+use trust::adopt::{OLDER_CODE, REQUIRES_CODE, SIGNATURE_CODE, TOO_FEW_CODE, TWO_HEADERS_CODE};
+use trust::chain::{MALFORMED_TRUST_CODE, OLDER_TRUST_CODE};
 
 /// What is the matter with a node's certificate, if anything is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,10 +79,12 @@ pub(crate) fn refused_trust(node: &NodeState, code: &str) -> (String, String) {
             format!("put trust-links.json of a newer backup back; or {}", join_again(node)),
         );
     }
-    (
-        format!("it says that it holds trust document {version}, and does not follow newer ones ({code})"),
-        join_again(node),
-    )
+    let next = match code {
+        // One with a form that it cannot read: with a token it would not join.
+        MALFORMED_TRUST_CODE => format!("install a newer muster-agent on {}", node.hostname),
+        _ => join_again(node),
+    };
+    (format!("it says that it holds trust document {version}, and does not follow newer ones ({code})"), next)
 }
 
 pub(crate) fn next_step(
@@ -101,7 +103,13 @@ pub(crate) fn next_step(
         Overall::Changing if matches!(refusal, Some(OLDER_CODE | TWO_HEADERS_CODE)) => {
             "`muster publish`; it makes a release above those that nodes hold".to_owned()
         }
-        Overall::Changing if node.exceptions().conditions.refused_trust.is_some() => join_again(node),
+        Overall::Changing if node.exceptions().conditions.refused_trust.is_some() => {
+            let code = node.exceptions().conditions.refused_trust.as_deref().unwrap_or_default();
+            refused_trust(node, code).1
+        }
+        Overall::Changing if refusal == Some(TOO_FEW_CODE) => {
+            "`muster publish`, with as many signers as `muster key show` names for the channel".to_owned()
+        }
         // Its key was retired, and the node knows that.
         Overall::Changing if refusal == Some(SIGNATURE_CODE) => {
             "`muster publish`, with a release key that the fleet believes".to_owned()
@@ -170,6 +178,20 @@ mod tests {
         let until = |day: u32| certificate_until(&node(Some(days)), off, Timestamp(0).plus(day * DAY));
         let day = |day: u32| Some(Timestamp(0).plus(day * DAY));
         assert_eq!([until(0), until(30), until(40)], [day(30), day(40), None]);
+    }
+
+    /// IDN-8: an agent from before thresholds is upgraded; a token would not help it.
+    #[test]
+    fn an_agent_that_cannot_read_the_trust_document_is_upgraded() {
+        let next = |code: &str| {
+            let mut node = node(None);
+            node.change_exceptions(|it| it.conditions.refused_trust = Some(code.into()));
+            let (_, next) = refused_trust(&node, code);
+            assert_eq!(next_step(&node, Overall::Changing, None), next);
+            next
+        };
+        assert_eq!(next("trust-malformed"), "install a newer muster-agent on web-1");
+        assert!(next("trust-forged").contains("muster token mint web-1"));
     }
 
     /// What is to be done about a silent node exists on that host.

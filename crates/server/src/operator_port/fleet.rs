@@ -11,7 +11,6 @@ use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
 use store::audit::{AuditEntry, AuditFilter, AuditSubject};
 use store::{FactRecord, RunFilter, RunRecord};
-use trust::{Header, signed};
 use wire::{Code, Problem};
 
 use super::OperatorCall;
@@ -201,7 +200,8 @@ fn cause_view(
 
 /// What each channel points to; a release's author is read once.
 async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView>, Problem> {
-    let release_keys = plane.trust.documents().newest().document.release.clone();
+    let documents = plane.trust.documents();
+    let trust = &documents.newest().document;
     let (mut views, mut authors) = (Vec::new(), HashMap::new());
     for head in heads.channels.values() {
         let seq = head.header.seq;
@@ -213,7 +213,7 @@ async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView
         }
         views.push(ChannelView {
             by: authors.get(&seq).cloned().flatten(),
-            signer_retired: signed::verify::<Header>(&head.signed, &release_keys).is_err(),
+            signer_retired: trust.header(&head.signed).is_err(),
             ..channel_view(head)
         });
     }

@@ -56,7 +56,7 @@ impl Control {
 
     pub async fn publisher(&self) -> Publisher {
         let key = credentials::release_key(None, &self.operator_file()).unwrap();
-        Publisher::connect(self.credentials.clone(), key).await.unwrap()
+        Publisher::connect(self.credentials.clone(), [key]).await.unwrap()
     }
 
     pub async fn operator(&self) -> Operator {

@@ -1,7 +1,10 @@
 //! Files of the age format, version 1, with X25519 recipients: the form in which secrets lie in a fleet repo (SEC-2).
 //!
 //! Read and written as <https://age-encryption.org/v1> has it, armored or not. A file for a passphrase or for an SSH key
-//! is told apart from one that is for another key. What is not exactly of the form is refused.
+//! is told apart from one that is for another key. What is not exactly of the form is refused. A passphrase is stretched
+//! by the caller ([`ScryptWork`]), as only operators' programs need that.
+
+use std::borrow::Cow;
 
 use data_encoding::{BASE64, BASE64_NOPAD};
 use zeroize::Zeroizing;
@@ -29,6 +32,28 @@ const CHUNK: usize = 64 * 1024;
 /// What a file's key is wrapped under.
 const X25519_INFO: &[u8] = b"age-encryption.org/v1/X25519";
 
+/// What a passphrase is stretched with.
+const SCRYPT_LABEL: &[u8] = b"age-encryption.org/v1/scrypt";
+/// The length of a file's own salt, in bytes.
+const SCRYPT_SALT_LEN: usize = 16;
+/// The most work that a file may ask for: 2^20 blocks of 1 KiB, so 1 GiB of memory.
+pub const MAX_SCRYPT_LOG_N: u8 = 20;
+
+/// How a file wants its passphrase stretched into a key of 32 bytes: scrypt with N = 2^log_n, r = 8 and p = 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScryptWork {
+    /// The whole salt, age's label in it.
+    pub salt: Vec<u8>,
+    /// The binary logarithm of N, 1 to [`MAX_SCRYPT_LOG_N`].
+    pub log_n: u8,
+}
+
+impl ScryptWork {
+    fn of(salt: &[u8], log_n: u8) -> ScryptWork {
+        ScryptWork { salt: [SCRYPT_LABEL, salt].concat(), log_n }
+    }
+}
+
 /// Why an age file cannot be read, or made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgeError {
@@ -44,6 +69,15 @@ pub enum AgeError {
     /// It is for a passphrase.
     #[error("it is encrypted for a passphrase; encrypt it for a key")]
     Passphrase,
+    /// It is for keys, and not for a passphrase.
+    #[error("it is encrypted for keys, not for a passphrase")]
+    NoPassphrase,
+    /// The passphrase is another one.
+    #[error("it is encrypted for another passphrase")]
+    OtherPassphrase,
+    /// To try a passphrase would take more memory than there may be.
+    #[error("its passphrase asks for more work than 2^{MAX_SCRYPT_LOG_N}")]
+    Work,
     /// It, or what it holds, is too long.
     #[error("it holds more than {0} bytes")]
     TooLarge(usize),
@@ -58,35 +92,68 @@ struct Stanza<'f> {
     body: Vec<u8>,
 }
 
+/// Whether bytes begin as an age file does, armored or not.
+pub fn is_age(bytes: &[u8]) -> bool {
+    bytes.starts_with(BEGIN.as_bytes()) || bytes.starts_with(VERSION.as_bytes())
+}
+
 /// Decrypts a file of at most [`MAX_FILE`] bytes that holds at most `limit` bytes.
 ///
 /// # Errors
 /// [`AgeError`]; nothing of what it holds is in it.
 pub fn decrypt(file: &[u8], identities: &[SealingKey], limit: usize) -> Result<Zeroizing<Vec<u8>>, AgeError> {
-    if file.len() > MAX_FILE {
-        return Err(AgeError::TooLarge(limit));
+    let file = binary(file, limit)?;
+    let parsed = ParsedFile::of(&file)?;
+    let file_key = file_key(&parsed.stanzas, identities)?;
+    parsed.open(&file_key, limit)
+}
+
+/// How a file wants its passphrase stretched; `None` for a file that is for keys.
+///
+/// # Errors
+/// When it is no age file, or asks for too much work.
+pub fn passphrase_work(file: &[u8]) -> Result<Option<ScryptWork>, AgeError> {
+    let file = binary(file, MAX_FILE)?;
+    let parsed = ParsedFile::of(&file)?;
+    Ok(passphrase_stanza(&parsed.stanzas)?.map(|(work, _)| work))
+}
+
+/// As [`decrypt`], with the key that a passphrase was stretched into ([`passphrase_work`]).
+///
+/// # Errors
+/// [`AgeError::OtherPassphrase`], and as [`decrypt`].
+pub fn decrypt_stretched(
+    file: &[u8],
+    stretched: &[u8; KEY_LEN],
+    limit: usize,
+) -> Result<Zeroizing<Vec<u8>>, AgeError> {
+    let file = binary(file, limit)?;
+    let parsed = ParsedFile::of(&file)?;
+    let (_, wrapped) = passphrase_stanza(&parsed.stanzas)?.ok_or(AgeError::NoPassphrase)?;
+    let file_key = primitives::open(stretched, [0; NONCE_LEN], &[], wrapped);
+    parsed.open(&file_key.ok_or(AgeError::OtherPassphrase)?, limit)
+}
+
+/// Encrypts for a passphrase, which `stretch` makes a key of. `seed` is 32 fresh random bytes.
+///
+/// # Errors
+/// [`AgeError::Work`], [`AgeError::TooLarge`], and what `stretch` refuses.
+pub fn encrypt_for_passphrase<E: From<AgeError>>(
+    plain: &[u8],
+    log_n: u8,
+    seed: &[u8; KEY_LEN],
+    stretch: impl FnOnce(&ScryptWork) -> Result<Zeroizing<[u8; KEY_LEN]>, E>,
+) -> Result<Vec<u8>, E> {
+    if !(1..=MAX_SCRYPT_LOG_N).contains(&log_n) {
+        return Err(AgeError::Work.into());
     }
-    let dearmored;
-    let file = match file.starts_with(BEGIN.as_bytes()) {
-        true => {
-            dearmored = dearmor(file)?;
-            &dearmored[..]
-        }
-        false => file,
-    };
-    let end = header_end(file)?;
-    let header = std::str::from_utf8(&file[..end]).map_err(|_| AgeError::Damaged("its header is no text"))?;
-    let (stanzas, signed, tag) = parse(header)?;
-    let file_key = file_key(&stanzas, identities)?;
-    let mac_key = primitives::hkdf(None, file_key.as_slice(), &[b"header"]);
-    if !primitives::is_mac(&mac_key, signed.as_bytes(), &tag) {
-        return Err(AgeError::Damaged("its header was changed"));
-    }
-    let payload = &file[end..];
-    let (nonce, chunks) =
-        payload.split_at_checked(PAYLOAD_NONCE_LEN).ok_or(AgeError::Damaged("it is cut off"))?;
-    let key = primitives::hkdf(Some(nonce), file_key.as_slice(), &[b"payload"]);
-    open_chunks(&key, chunks, limit)
+    let file_key = fresh_file_key(seed);
+    let salt = primitives::hkdf(None, seed, &[b"muster age scrypt salt"]);
+    let salt = &salt[..SCRYPT_SALT_LEN];
+    let stretched = stretch(&ScryptWork::of(salt, log_n))?;
+    let body = primitives::seal(&stretched, [0; NONCE_LEN], &[], &file_key).unwrap_or_default();
+    let (salt, body) = (BASE64_NOPAD.encode(salt), BASE64_NOPAD.encode(&body));
+    Ok(sealed_file(format!("{VERSION}\n-> scrypt {salt} {log_n}\n{body}\n"), &file_key, seed, plain)?)
 }
 
 /// Encrypts for these recipients. `seed` is 32 fresh random bytes: with the same seed the same file comes out.
@@ -97,11 +164,7 @@ pub fn encrypt(plain: &[u8], recipients: &[RecipientKey], seed: &[u8; KEY_LEN]) 
     if recipients.is_empty() || recipients.len() > MAX_RECIPIENTS {
         return Err(AgeError::Recipients);
     }
-    if plain.len() > MAX_FILE / 2 {
-        return Err(AgeError::TooLarge(MAX_FILE / 2));
-    }
-    let derived = primitives::hkdf(None, seed, &[b"muster age file key"]);
-    let file_key = Zeroizing::new(derived[..FILE_KEY_LEN].to_vec());
+    let file_key = fresh_file_key(seed);
     let mut header = format!("{VERSION}\n");
     for (at, recipient) in recipients.iter().enumerate() {
         let ephemeral = primitives::hkdf(None, seed, &[b"muster age ephemeral", &(at as u64).to_be_bytes()]);
@@ -112,15 +175,33 @@ pub fn encrypt(plain: &[u8], recipients: &[RecipientKey], seed: &[u8; KEY_LEN]) 
         let body = primitives::seal(&wrap, [0; NONCE_LEN], &[], &file_key).unwrap_or_default();
         header += &format!("-> X25519 {}\n{}\n", BASE64_NOPAD.encode(&point), BASE64_NOPAD.encode(&body));
     }
+    sealed_file(header, &file_key, seed, plain)
+}
+
+fn fresh_file_key(seed: &[u8; KEY_LEN]) -> Zeroizing<Vec<u8>> {
+    let derived = primitives::hkdf(None, seed, &[b"muster age file key"]);
+    Zeroizing::new(derived[..FILE_KEY_LEN].to_vec())
+}
+
+/// The whole file behind the stanzas of its header.
+fn sealed_file(
+    mut header: String,
+    file_key: &[u8],
+    seed: &[u8; KEY_LEN],
+    plain: &[u8],
+) -> Result<Vec<u8>, AgeError> {
+    if plain.len() > MAX_FILE / 2 {
+        return Err(AgeError::TooLarge(MAX_FILE / 2));
+    }
     header += "---";
-    let mac_key = primitives::hkdf(None, &file_key, &[b"header"]);
+    let mac_key = primitives::hkdf(None, file_key, &[b"header"]);
     let tag = primitives::mac(&mac_key, &[header.as_bytes()]);
     header += &format!(" {}\n", BASE64_NOPAD.encode(tag.as_slice()));
     let mut out = header.into_bytes();
     let nonce = primitives::hkdf(None, seed, &[b"muster age payload nonce"]);
     let nonce = &nonce[..PAYLOAD_NONCE_LEN];
     out.extend_from_slice(nonce);
-    let key = primitives::hkdf(Some(nonce), &file_key, &[b"payload"]);
+    let key = primitives::hkdf(Some(nonce), file_key, &[b"payload"]);
     let mut chunks = plain.chunks(CHUNK).enumerate().peekable();
     if chunks.peek().is_none() {
         out.extend(primitives::seal(&key, chunk_nonce(0, true), &[], &[]).unwrap_or_default());
@@ -146,6 +227,63 @@ pub fn armor(file: &[u8]) -> String {
     out.push_str(END);
     out.push('\n');
     out
+}
+
+/// A file's bytes without its armor.
+fn binary(file: &[u8], limit: usize) -> Result<Cow<'_, [u8]>, AgeError> {
+    if file.len() > MAX_FILE {
+        return Err(AgeError::TooLarge(limit));
+    }
+    match file.starts_with(BEGIN.as_bytes()) {
+        true => dearmor(file).map(Cow::Owned),
+        false => Ok(Cow::Borrowed(file)),
+    }
+}
+
+/// A file's header, and what follows it.
+struct ParsedFile<'f> {
+    stanzas: Vec<Stanza<'f>>,
+    signed: &'f str,
+    tag: Vec<u8>,
+    payload: &'f [u8],
+}
+
+impl<'f> ParsedFile<'f> {
+    fn of(file: &'f [u8]) -> Result<ParsedFile<'f>, AgeError> {
+        let end = header_end(file)?;
+        let header =
+            std::str::from_utf8(&file[..end]).map_err(|_| AgeError::Damaged("its header is no text"))?;
+        let (stanzas, signed, tag) = parse(header)?;
+        Ok(ParsedFile { stanzas, signed, tag, payload: &file[end..] })
+    }
+
+    fn open(&self, file_key: &[u8], limit: usize) -> Result<Zeroizing<Vec<u8>>, AgeError> {
+        let mac_key = primitives::hkdf(None, file_key, &[b"header"]);
+        if !primitives::is_mac(&mac_key, self.signed.as_bytes(), &self.tag) {
+            return Err(AgeError::Damaged("its header was changed"));
+        }
+        let split = self.payload.split_at_checked(PAYLOAD_NONCE_LEN);
+        let (nonce, chunks) = split.ok_or(AgeError::Damaged("it is cut off"))?;
+        let key = primitives::hkdf(Some(nonce), file_key, &[b"payload"]);
+        open_chunks(&key, chunks, limit)
+    }
+}
+
+/// The stanza of a file that is for a passphrase, which has no other.
+fn passphrase_stanza<'s>(stanzas: &'s [Stanza<'_>]) -> Result<Option<(ScryptWork, &'s [u8])>, AgeError> {
+    const DAMAGED: AgeError = AgeError::Damaged("its passphrase's line is not of the form");
+    if !stanzas.iter().any(|stanza| stanza.args[0] == "scrypt") {
+        return Ok(None);
+    }
+    let [Stanza { args, body }] = stanzas else { return Err(DAMAGED) };
+    let [_, salt, log_n] = args.as_slice() else { return Err(DAMAGED) };
+    let salt = BASE64_NOPAD.decode(salt.as_bytes()).map_err(|_| DAMAGED)?;
+    let is_number = log_n.bytes().all(|b| b.is_ascii_digit()) && !log_n.starts_with('0');
+    if salt.len() != SCRYPT_SALT_LEN || body.len() != FILE_KEY_LEN + TAG_LEN || !is_number {
+        return Err(DAMAGED);
+    }
+    let log_n = log_n.parse().ok().filter(|log_n| *log_n <= MAX_SCRYPT_LOG_N).ok_or(AgeError::Work)?;
+    Ok(Some((ScryptWork::of(&salt, log_n), body)))
 }
 
 fn dearmor(file: &[u8]) -> Result<Vec<u8>, AgeError> {

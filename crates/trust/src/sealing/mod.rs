@@ -130,8 +130,12 @@ pub struct InHand {
 impl SecretSealer {
     /// The sealer of a publisher that signs with this key.
     pub fn of(release: &SigningKey) -> SecretSealer {
-        let seed = primitives::hkdf(None, release.secret().as_slice(), &[b"muster sealing seed 1"]);
-        SecretSealer { seed }
+        SecretSealer::of_source(release.secret().as_slice())
+    }
+
+    /// The sealer of a publisher who has some other bytes that nobody else knows, and the same ones at each publish.
+    pub fn of_source(secret: &[u8]) -> SecretSealer {
+        SecretSealer { seed: primitives::hkdf(None, secret, &[b"muster sealing seed 1"]) }
     }
 
     /// Seals a value of at most [`MAX_SECRET`] bytes.
