@@ -34,6 +34,7 @@ use crate::operator::Operator;
 use crate::remote;
 use crate::screen::aside;
 use crate::secret::{BlockedNodes, SecretPublisher, SecretSettings};
+use crate::signer::FleetSigner;
 use crate::status::trust_overtaken;
 pub(crate) use again::EarlierHeaders;
 
