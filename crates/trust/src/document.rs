@@ -50,6 +50,10 @@ pub struct TrustDocument {
     /// Who signs beacons, and nothing else; without it only the release key does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beacon: Option<Slots>,
+    /// Who signs objects and actions of the control plane's own authority (IDN-9). Without it nodes take them
+    /// unsigned, by the connection alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<Slots>,
     /// Who signs tokens, and the next version of this document.
     pub root: Slots,
     /// The digest of the version before it, so that the chain has one line; absent in the first one.
@@ -71,7 +75,16 @@ impl Document for TrustDocument {
 impl TrustDocument {
     /// The document that a fleet is founded with.
     pub fn first(fleet: FleetId, release: Slots, root: Slots) -> TrustDocument {
-        TrustDocument { fleet, version: 1, release, beacon: None, root, previous: None, created: None }
+        TrustDocument {
+            fleet,
+            version: 1,
+            release,
+            beacon: None,
+            control_plane: None,
+            root,
+            previous: None,
+            created: None,
+        }
     }
 
     /// The digest of the canonical bytes.

@@ -13,7 +13,7 @@ use sync::admission::Permits;
 use sync::frame::{Op, Refused};
 use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::replica::Replica;
-use sync::{Content, Feed, Frame};
+use sync::{Feed, Frame, LoadedChange};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
@@ -125,11 +125,11 @@ impl LinkHandler for PlaneLinkHandler {
         work(&mut sets.feed, &mut sets.replica)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<LoadedChange>>, LoadError> {
         let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
         for _ in 0..LOADS {
-            match self.sets.contents_to_send(&keys).await {
-                Ok(contents) => return Ok(contents),
+            match self.sets.objects_to_send(&keys).await {
+                Ok(objects) => return Ok(objects),
                 Err(error) => tracing::warn!(node = %self.caller.id, %error, "contents cannot be read"),
             }
             tokio::time::sleep(LOAD_AGAIN).await;
