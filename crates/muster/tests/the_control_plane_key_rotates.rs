@@ -99,7 +99,13 @@ fn a_stolen_key_counts_no_more_and_one_that_is_not_there_is_told() {
     let told = fleet.server.ok(&rotate);
     assert!(told.contains("control-plane.key"), "{told}");
     until("the control plane says that its key is not there", || {
-        running.log().contains("what nodes are given is not signed as they believe it").then_some(())
+        let said = fleet.server.ok(&["status"]);
+        said.contains("nodes take no new objects and actions").then_some(())
+    });
+    assert!(running.log().contains("what nodes are given is not signed as they believe it"));
+    until("the node knows that the key before counts no more", || {
+        let holding = fleet.server.json(&["key", "show"])["holding"].clone();
+        (holding[0]["version"] == 2 && holding[0]["nodes"] == 1).then_some(())
     });
     fleet.apply("kept", "unproven");
     until("the node says why it takes nothing", || fleet.status().contains("not the control plane's word").then_some(()));

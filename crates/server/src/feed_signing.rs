@@ -51,8 +51,8 @@ struct WaitingChanges {
 }
 
 impl FeedSigning {
-    /// Goes by the newest trust document and the key in the directory; whether what nodes believe is another than
-    /// before.
+    /// Goes by the newest trust document and the key in the directory; whether something that was signed before may
+    /// count no more.
     ///
     /// # Errors
     /// When nodes believe a key that does not lie there; the one of before signs on.
@@ -65,7 +65,14 @@ impl FeedSigning {
             current.signer = signer.map(Arc::new);
         }
         let believed = trust.control_plane.clone();
-        let changed = current.believed != believed;
+        let drops = current.believed.as_ref().is_none_or(|before| match &believed {
+            Some(now) => {
+                let kept = before.keys().all(|key| now.keys().any(|known| known == key));
+                !kept || now.reject_before != before.reject_before
+            }
+            None => false,
+        });
+        let changed = current.believed != believed && drops;
         current.believed = believed;
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(changed)
@@ -83,6 +90,11 @@ impl FeedSigning {
 
     fn current(&self) -> SigningKeyInUse {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why the key that nodes believe does not sign, while it does not.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How a link with a node proves its feed.

@@ -429,6 +429,8 @@ pub enum CloseReason {
     Shutdown,
     /// The sides take the node to be in different modes.
     Mode,
+    /// Something came without a proof of the control plane's that counts (IDN-9).
+    Unproven,
     /// Every other one.
     Other,
 }
@@ -439,11 +441,15 @@ impl CloseReason {
     /// The code of [`CloseReason::Mode`].
     pub const MODE: &str = "mode";
 
+    /// The code of [`CloseReason::Unproven`].
+    pub const UNPROVEN: &str = "unproven";
+
     /// What a code says.
     pub fn of(code: &str) -> CloseReason {
         match code {
             CloseReason::SHUTDOWN => CloseReason::Shutdown,
             CloseReason::MODE => CloseReason::Mode,
+            CloseReason::UNPROVEN => CloseReason::Unproven,
             _ => CloseReason::Other,
         }
     }

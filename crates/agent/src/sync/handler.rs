@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::SyncContext;
+use super::view::PROOFS;
 use super::reconciler::ObjectReconciler;
 use crate::clock::now;
 use crate::render::chain;
@@ -151,6 +152,7 @@ impl LinkHandler for AgentLinkHandler {
             Note::InSync => {
                 tracing::debug!("the sets are equal");
                 self.state().compared = Some(now());
+                self.context.view.problem(PROOFS, None);
                 self.reconciler.equal(self.rules);
             }
         }

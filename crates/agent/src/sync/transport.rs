@@ -49,7 +49,7 @@ use super::handler::AgentLinkHandler;
 use super::posts::Poster;
 use super::reconciler::{LinkRules, ObjectReconciler};
 use super::transports::TransportSelector;
-use super::view::SharedStatus;
+use super::view::{PROOFS, SharedStatus};
 use crate::clock::now;
 use crate::dialing::TransportDialer;
 use crate::release::ReleaseTerms;
@@ -339,6 +339,8 @@ impl LinkManager {
             view.since = Some(now());
             view.counts.links += 1;
         });
+        // What comes from here on ends it.
+        self.trusted.mark_unchanged();
         let LinkOutcome { ended, quiet, closing } = match opened {
             OpenedTransport::Stream(ends) => self.link(ends, transport_kind).await,
             OpenedTransport::Exchanges(reader) => self.exchanges(transport_kind, reader).await,
@@ -353,6 +355,10 @@ impl LinkManager {
         });
         if transport_kind.is_stream() {
             self.lost = link_time();
+        }
+        let unproven = ended.how == EndedBy::Us(CloseReason::Unproven);
+        if unproven || ended.met {
+            self.context.view.problem(PROOFS, unproven.then(|| unproven_problem(&why)));
         }
         if ended.met {
             self.context.view.problem(LINKS, None);
@@ -522,6 +528,14 @@ impl LinkManager {
             false => self.reconnect.ended(now, how, asked),
         }
     }
+}
+
+/// What a node says while it does not believe the control plane.
+fn unproven_problem(why: &str) -> String {
+    format!(
+        "{why}; whoever runs the fleet sees in `muster status` and `muster key show` whether the control plane has \
+         the key that nodes believe; if it has, something in between alters what it says"
+    )
 }
 
 #[cfg(test)]

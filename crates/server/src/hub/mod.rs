@@ -228,7 +228,7 @@ impl Hub {
         for node in held {
             node.abandon();
             if let Some(link) = self.sync_index.link(&node.id) {
-                link.end(sync::frame::CloseReason::SHUTDOWN, "the control plane signs by another key");
+                link.end("reincarnated", "the control plane signs by another key, and signs anew what it gave");
             }
         }
     }

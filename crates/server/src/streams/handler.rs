@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::condition::{Evidence, NodeProblem, Rejection, node_status_key};
 use model::{ObjectKey, Timestamp};
-use streams::task::{Ended, link_time};
+use streams::task::{Ended, EndedBy, link_time};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
-use sync::frame::{Op, Refused};
+use sync::frame::{CloseReason, Op, Refused};
 use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Feed, Frame, LoadedChange};
@@ -73,6 +73,9 @@ impl PlaneLinkHandler {
         let (code, message, counters) = (&ended.code, &ended.message, &ended.counters);
         let error = ended.error.as_ref().map(|error| crate::answer::chain(error));
         let (sent, received) = (counters.sent, counters.received);
+        if ended.how == EndedBy::Them(CloseReason::Unproven) {
+            tracing::warn!(%node, message, "a node does not believe what it is given");
+        }
         tracing::debug!(%node, transport, code, message, error, sent, received, "a link ended");
     }
 

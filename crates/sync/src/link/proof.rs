@@ -21,11 +21,11 @@ use trust::feed_proof::{FeedOwner, FeedSigner, FeedVerifier, ProvenChange, Prove
 use super::outbox::is_delete_rank;
 use super::{Cx, Link};
 use crate::cursor::FeedCursor;
-use crate::frame::{Event, Op, ResyncRequest};
+use crate::frame::{CloseReason, Event, Op, ResyncRequest};
 use crate::mode::Role;
 
 /// How soon a link may come again that ended for want of a proof, in seconds.
-const UNPROVEN_AGAIN: u64 = 60;
+const UNPROVEN_AGAIN: u64 = 20;
 
 /// What proves the control plane's feed to a node.
 #[derive(Clone, Debug, Default)]
@@ -129,13 +129,13 @@ impl Link {
     /// Something came without a proof that counts: nothing of it is taken, and the link ends.
     pub(super) fn unproven(&mut self, key: &ObjectKey, why: UnprovenError, cx: &mut Cx<'_>) {
         let message = format!("{key} is not the control plane's word: {why}");
-        self.go_away("unproven", &message, Some(UNPROVEN_AGAIN), cx);
+        self.go_away(CloseReason::UNPROVEN, &message, Some(UNPROVEN_AGAIN), cx);
     }
 
     /// The same of a set that is compared with.
     pub(super) fn unproven_set(&mut self, why: UnprovenError, cx: &mut Cx<'_>) {
         let message = format!("the set to compare with is not the control plane's word: {why}");
-        self.go_away("unproven", &message, Some(UNPROVEN_AGAIN), cx);
+        self.go_away(CloseReason::UNPROVEN, &message, Some(UNPROVEN_AGAIN), cx);
     }
 
     /// What was asked for is not at the source, as far as anything proves.
