@@ -131,6 +131,7 @@ struct Daemon {
     running: bool,
     /// What the socket shows.
     local: SharedLocalState,
+    control_plane: trusted::ControlPlaneTrust,
     /// Which failures the journal has named.
     run_log: Arc<Mutex<RunLog>>,
     /// They are answered when the pause that follows is durable.
@@ -346,6 +347,7 @@ impl Daemon {
         self.local.show_renewal_failure(self.node.renewal_failure());
         self.show_reboot();
         self.local.show_refused_trust(self.node.refused_trust());
+        self.control_plane.follow(self.node.trust());
     }
 
     /// Carries an effect out; what it comes to is an event.

@@ -26,7 +26,7 @@ fn pushed(count: u64) -> Vec<u8> {
         let key: ObjectKey = item(&format!("n{number}"));
         let op = Op::Put { stub, content: content.clone(), created: true };
         let event =
-            Event { seq: number, rev: number, upto: Position::at(number), key, op, trace: None, at: 0 };
+            Event { seq: number, rev: number, upto: Position::at(number), key, op, trace: None, at: 0, proof: None };
         sse::encode(&mut origin, &Frame::Event(Box::new(event)), &mut out).unwrap();
     }
     out

@@ -223,6 +223,12 @@ impl UserError for ServerError {
                  good: remove enroll.json, and keys that were retired since count again"
                     .to_owned(),
             ),
+            ServerError::Start(ServerStartError::Found(FoundError::ControlPlaneKey { .. })) => Some(
+                "put that key back, from the newest backup or from where it was moved to; where it is lost: on another \
+                 machine with the root key, let the fleet believe a new one with `muster key rotate control-plane --to \
+                 FILE --drop-previous`"
+                    .to_owned(),
+            ),
             ServerError::Start(ServerStartError::Certificate { .. }) => {
                 Some("a --name is a host name or an address, without a port".to_owned())
             }

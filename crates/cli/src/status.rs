@@ -111,6 +111,10 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
         let line = format!("the trust documents cannot be used, and those before count on: {why}\n");
         out.push_str(&screen.mark(Mark::Bad, &line));
     }
+    if let Some(why) = &view.control_plane_key_unusable {
+        let line = format!("nodes take no new objects and actions, because they are not signed as nodes believe it: {why}\n");
+        out.push_str(&screen.mark(Mark::Bad, &line));
+    }
     if let Some(seq) = view.overtaken_by {
         let line = format!(
             "nodes hold release {seq}, which is not in the control plane's data: it went back to what it was \

@@ -33,7 +33,7 @@ fn rotations(count: u8) -> (Vec<Signed>, Vec<ChainHead>, SigningKey) {
         match slot {
             SlotName::Release => release = new,
             SlotName::Root => root = key(new),
-            SlotName::Beacon => unreachable!("it is not rotated here"),
+            SlotName::Beacon | SlotName::ControlPlane => unreachable!("it is not rotated here"),
         }
         links.push(link);
         heads.push(head.clone());

@@ -217,6 +217,9 @@ pub struct StatusView {
     /// Why the file of trust documents cannot be used; those that were read before count on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_unusable: Option<String>,
+    /// Why what nodes are given is not signed as they believe it, while it is not: they take nothing new (IDN-9).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_key_unusable: Option<String>,
 }
 
 /// A channel.

@@ -21,6 +21,7 @@ mod causes;
 mod declared;
 mod enroll;
 mod failed_joins;
+mod feed_signing;
 mod fleet_name;
 mod grants;
 mod hub;

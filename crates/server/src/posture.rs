@@ -166,6 +166,14 @@ pub enum FoundError {
         /// The file of links.
         path: PathBuf,
     },
+    /// Nodes believe a key that signs for the control plane, and it does not have it.
+    #[error("{} is not the key {believed}, which nodes believe to be the control plane's", path.display())]
+    ControlPlaneKey {
+        /// The file.
+        path: PathBuf,
+        /// The id of the key that nodes believe.
+        believed: String,
+    },
     /// The operating system gives no randomness.
     #[error("no randomness")]
     Random(#[source] getrandom::Error),
@@ -207,13 +215,13 @@ pub enum FilePresence {
     Always,
     /// Keys that sign intent and what clients are given may lie elsewhere.
     MayLieElsewhere,
-    /// Once keys were rotated, or secrets set.
+    /// Once keys were rotated, or secrets set; fleets of before them have none.
     Rotated,
 }
 
 /// Every file that founding a fleet makes beside the database. What a publisher remembers of its last release
 /// is not among them: it would go back with the rest.
-pub const FLEET_FILES: [FleetFile; 12] = {
+pub const FLEET_FILES: [FleetFile; 13] = {
     use FilePresence::{Always, MayLieElsewhere, Rotated};
     const fn file(name: &'static str, mode: u32, presence: FilePresence) -> FleetFile {
         FleetFile { name, mode, presence }
@@ -226,6 +234,7 @@ pub const FLEET_FILES: [FleetFile; 12] = {
         file(ROOT_KEY, 0o600, MayLieElsewhere),
         file(RELEASE_KEY, 0o600, MayLieElsewhere),
         file(BEACON_KEY, 0o600, MayLieElsewhere),
+        file(CONTROL_PLANE_KEY, 0o600, Rotated),
         file(OPERATOR, 0o600, MayLieElsewhere),
         file(ENROLL, 0o644, MayLieElsewhere),
         file(AGE_IDENTITY, 0o600, Rotated),
@@ -249,6 +258,9 @@ pub const ROOT_KEY: &str = "root.key";
 pub const RELEASE_KEY: &str = "release.key";
 /// The key that signs beacons and nothing else. A fleet has one if the file is there when it is founded.
 pub const BEACON_KEY: &str = "beacon.key";
+/// The key that signs objects and actions in the control plane's name (IDN-9). It lies beside the control plane in
+/// every posture.
+pub const CONTROL_PLANE_KEY: &str = "control-plane.key";
 const NODE_CA: &str = "node-ca";
 const OPERATOR_CA: &str = "operator-ca";
 /// The operator's credentials.
@@ -309,6 +321,20 @@ pub fn beacon_key(dir: &Path, trust: &TrustDocument) -> Result<Option<SigningKey
     Ok(read_key(&dir.join(BEACON_KEY))?.filter(is_believed))
 }
 
+/// The key in a directory that signs in the control plane's name, if nodes believe it. `None` where the fleet has no
+/// such key.
+///
+/// # Errors
+/// [`FoundError`] names the file, also when it is not there though nodes believe such a key.
+pub(crate) fn control_plane_key(dir: &Path, trust: &TrustDocument) -> Result<Option<SigningKey>, FoundError> {
+    let Some(slots) = &trust.control_plane else { return Ok(None) };
+    let path = dir.join(CONTROL_PLANE_KEY);
+    match read_key(&path)?.filter(|key| slots.keys().any(|known| *known == key.public())) {
+        Some(key) => Ok(Some(key)),
+        None => Err(FoundError::ControlPlaneKey { path, believed: slots.current.id() }),
+    }
+}
+
 /// Writes what clients are given: `operator.json` (once; its URL is kept up to date) and
 /// `enroll.json`.
 ///
@@ -343,6 +369,7 @@ pub fn write_client_files(
 fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError> {
     let root = SigningKey::from_seed(&random()?);
     let release = SigningKey::from_seed(&random()?);
+    let control_plane = SigningKey::from_seed(&random()?);
     let unnamed =
         |error: ParseIdError| FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() };
     let fleet = fleet.id(&random()?).map_err(unnamed)?;
@@ -356,10 +383,12 @@ fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError
     }
     write(ROOT_KEY.to_owned(), root.to_file().as_bytes(), 0o600)?;
     write(RELEASE_KEY.to_owned(), release.to_file().as_bytes(), 0o600)?;
+    write(CONTROL_PLANE_KEY.to_owned(), control_plane.to_file().as_bytes(), 0o600)?;
     let (release, root) = (Slots::of(release.public()), Slots::of(root.public()));
     let beacon = read_key(&dir.join(BEACON_KEY))?.map(|key| Slots::of(key.public()));
     // Last: its presence says that everything before it is there.
-    let first = TrustDocument { beacon, ..TrustDocument::first(fleet, release, root) };
+    let control_plane = Some(Slots::of(control_plane.public()));
+    let first = TrustDocument { beacon, control_plane, ..TrustDocument::first(fleet, release, root) };
     write_json(&dir.join(TRUST), &first, 0o644)
 }
 

@@ -152,6 +152,17 @@ impl ControlPlane {
         self.heads.borrow().clone()
     }
 
+    /// Signs what nodes are given as they believe it now. While the key for that does not lie in the directory, the
+    /// one before signs on; a change of what is wrong is logged once.
+    pub(crate) fn follow_control_plane_key(&self) {
+        let documents = self.trust.documents();
+        match self.hub.signing.follow(&self.dir, &documents.newest().document) {
+            Ok(false) => {}
+            Ok(true) => self.hub.signers_changed(),
+            Err(error) => self.hub.signing.cannot_follow(&error),
+        }
+    }
+
     /// Lab or sealed, as it is now.
     pub(crate) fn posture(&self) -> Posture {
         Posture::of(&self.dir)

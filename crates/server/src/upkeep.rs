@@ -102,6 +102,8 @@ async fn read_trust(plane: &ControlPlane) {
             tracing::error!(error = %chain(&error), "the trust documents cannot be read; those before count on");
         }
     }
+    // The key is put in place after the document that names it.
+    plane.follow_control_plane_key();
 }
 
 async fn renew(plane: &ControlPlane) {

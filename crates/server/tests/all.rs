@@ -65,6 +65,7 @@ mod unadopted_releases_are_named;
 mod unreadable_contents_end_the_link;
 mod waiting_work_requests_a_stream;
 mod what_a_node_sends_is_bounded;
+mod what_nodes_are_given_is_proven;
 mod what_nodes_have_seen_is_kept;
 mod what_releases_require_is_shown;
 mod workflows_pass_gates;

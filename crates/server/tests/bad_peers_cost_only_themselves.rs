@@ -79,6 +79,7 @@ fn event(seq: u64, name: &str, uid: &str, content: &'static [u8], digest: Digest
         op: Op::Put { stub, content: content.into(), created: true },
         trace: None,
         at: now().0,
+        proof: None,
     }))
 }
 

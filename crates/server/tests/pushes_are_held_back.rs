@@ -31,7 +31,7 @@ fn status() -> Frame {
     let op = Op::Put { stub, content, created: true };
     let section = model::SectionKey { kind: Kind::new("Item:status"), ..key.section };
     let (key, upto) = (ObjectKey { section, name: key.name }, sync::Position::at(10));
-    Frame::Event(Box::new(Event { seq: 1, rev: 10, upto, key, op, trace: None, at: 1 }))
+    Frame::Event(Box::new(Event { seq: 1, rev: 10, upto, key, op, trace: None, at: 1, proof: None }))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,7 +34,7 @@ fn event(number: u64) -> Frame {
     let stub = Stub { uid: format!("u{number}").into(), ..Stub::of(&content) };
     let op = Op::Put { stub, content: content.into(), created: true };
     let (key, upto) = (item(&format!("i{number}")), Position::at(number));
-    Frame::Event(Box::new(Event { seq: number, rev: number, upto, key, op, trace: None, at: 1 }))
+    Frame::Event(Box::new(Event { seq: number, rev: number, upto, key, op, trace: None, at: 1, proof: None }))
 }
 
 /// A push of these frames behind a hello: its summary, or why there is none.

@@ -85,6 +85,7 @@ fn write(step: &Step, sets: &Sets, count: u64) -> Option<Write> {
     Some(Write {
         begin: found.then(|| incarnation(&format!("incarnation-{count}"))),
         feed: ours,
+        proofs: Vec::new(),
         compacted: compacted.then_some(rev / 2),
         replica: theirs.collect(),
         cursor: with_cursor.then(|| cursor("t", count).unwrap()),

@@ -39,6 +39,7 @@ fn write(step: u64) -> Write {
             put(rev + 2, "changes", &text(2)),
             gone(rev + 3, &format!("stays-{}", step.saturating_sub(4))),
         ],
+        proofs: Vec::new(),
         compacted: step.is_multiple_of(7).then_some(rev.saturating_sub(6)),
         replica: vec![
             their(step, &format!("stays-{}", step % 5), &text(3)),

@@ -8,7 +8,7 @@ use model::ObjectKey;
 use sync::admission::Permits;
 use sync::link::{ApplyBatch, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
-use sync::{Content, Feed, Frame};
+use sync::{Feed, Frame, LoadedChange};
 
 /// Contents cannot be read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,12 +23,12 @@ pub trait LinkHandler: Send + Sync + 'static {
     where
         Self: Sized;
 
-    /// The newest contents of objects of the own feed, in their order; `None` where there is
-    /// none.
+    /// Objects of the own feed as they are now, each wanted at a change or newer, in their order; `None` where there
+    /// is none.
     ///
     /// # Errors
     /// When they cannot be read now; the link ends, and the next one begins before them.
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError>;
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<LoadedChange>>, LoadError>;
 
     /// Applies a batch and makes it durable ([`ApplyBatch::write`]); one outcome for each item.
     ///

@@ -15,7 +15,7 @@ use streams::task::{LinkHandle, LinkTransport, commands, run_link};
 use streams::{Exchange, FrameReader, FrameWriter, LinkCommand, LinkHandler, LoadError, TransportError};
 use sync::frame::{Capabilities, Event, GoAway, Hello, Interop, InventoryItem, Op};
 use sync::link::{ApplyBatch, ItemOutcome, Link, LinkConfig, NotDurable, Note};
-use sync::{Content, Feed, Frame, Mode, Replica, Role};
+use sync::{Feed, Frame, LoadedChange, Mode, Replica, Role};
 use test_support::memory::MemoryLinkHandler;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -38,7 +38,7 @@ impl LinkHandler for Counting {
         self.under.with_sets(work)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<LoadedChange>>, LoadError> {
         self.loads.fetch_add(wants.len(), Ordering::SeqCst);
         self.under.load(wants).await
     }
@@ -244,7 +244,7 @@ async fn a_link_that_is_to_end_does_not_wait_for_a_batch() {
     let stub = Stub { uid: "u".into(), ..Stub::of(&content) };
     let (op, upto) = (Op::Put { stub, content, created: true }, sync::Position::at(1));
     let key = "Item:status/web/one".parse().unwrap();
-    let event = Event { seq: 1, rev: 1, upto, key, op, trace: None, at: 1 };
+    let event = Event { seq: 1, rev: 1, upto, key, op, trace: None, at: 1, proof: None };
     frames.send(vec![Frame::Event(Box::new(event))]).await.unwrap();
     settled().await;
     tokio::time::advance(Duration::from_secs(12)).await;

@@ -116,6 +116,22 @@ pub(crate) fn shorter<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>,
     Ok(Option::deserialize(from)?.map(crate::backoff::asked))
 }
 
+/// A proof: base64, of at most as many bytes as the proof of a change has.
+pub(crate) mod base64 {
+    use super::{BASE64, Deserialize, Deserializer, Error, Serialize, Serializer};
+    use bytes::Bytes;
+
+    pub fn serialize<S: Serializer>(proof: &Option<Bytes>, to: S) -> Result<S::Ok, S::Error> {
+        proof.as_ref().map(|bytes| BASE64.encode(bytes)).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+        let bytes = BASE64.decode(text.as_bytes()).ok().filter(|bytes| bytes.len() <= trust::feed_proof::MAX_PROOF);
+        bytes.map(|bytes| Some(bytes.into())).ok_or_else(|| D::Error::custom("a proof is a few bytes in base64"))
+    }
+}
+
 /// A checksum as the source document's peers have it: base64; hex is read as well. An empty one
 /// means that the sender has none.
 pub mod checksum {

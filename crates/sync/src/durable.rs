@@ -48,6 +48,24 @@ pub struct Content {
     pub at: i64,
 }
 
+/// An object of the own feed as the shell has it for a link to send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadedChange {
+    /// The change that it is of: the one asked for or a newer one.
+    pub rev: u64,
+    /// Its content; `None` where the object is gone, or the shell has none.
+    pub content: Option<Content>,
+    /// What proves it to the other side (IDN-9); `None` of a feed that is not signed.
+    pub proof: Option<Bytes>,
+}
+
+impl LoadedChange {
+    /// A content of a feed that is not signed.
+    pub fn unsigned(rev: u64, content: Content) -> LoadedChange {
+        LoadedChange { rev, content: Some(content), proof: None }
+    }
+}
+
 /// An object of the replica as it is put: stub, revision at the source, content.
 pub type ReplicaObject = (Stub, u64, Content);
 
@@ -58,6 +76,8 @@ pub struct Write {
     pub begin: Option<model::Incarnation>,
     /// Changes of the own feed in the order of their revisions, puts with their content.
     pub feed: Vec<(Change, Option<Content>)>,
+    /// What proves these changes to the other side (IDN-9), in their order; empty where the feed is not signed.
+    pub proofs: Vec<Bytes>,
     /// Tombstones of the own feed up to this revision are forgotten.
     pub compacted: Option<u64>,
     /// Objects of the replica: put with stub, revision and content, or removed.
@@ -90,6 +110,14 @@ pub enum UnsoundWrite {
         /// The number of the last change.
         head: u64,
     },
+    /// Some changes of the own feed have a proof and some not.
+    #[error("{changes} changes of the own feed with {proofs} proofs")]
+    Proofs {
+        /// How many changes.
+        changes: usize,
+        /// How many proofs.
+        proofs: usize,
+    },
     /// A put without its content or with one of another size, or a removal with one.
     #[error("{key}: the content is not the one of the change")]
     Content {
@@ -106,6 +134,10 @@ impl Write {
     /// # Errors
     /// [`UnsoundWrite`] names what is wrong.
     pub fn check(&self, head: Option<u64>) -> Result<Option<u64>, UnsoundWrite> {
+        let (changes, proofs) = (self.feed.len(), self.proofs.len());
+        if proofs > 0 && proofs != changes {
+            return Err(UnsoundWrite::Proofs { changes, proofs });
+        }
         let mut head = if self.begin.is_some() { Some(0) } else { head };
         for (change, content) in &self.feed {
             let last = head.ok_or(UnsoundWrite::NoFeed)?;

@@ -139,6 +139,8 @@ pub struct Feed {
     by_key: BTreeMap<ObjectKey, (u64, ObjectState)>,
     by_kind: BTreeMap<Kind, KindChanges>,
     index: SetIndex,
+    /// The set that a proven resync is answered from, until its end: in memory alone.
+    frozen: Option<ObjectSet>,
 }
 
 impl Feed {
@@ -152,6 +154,7 @@ impl Feed {
             by_key: BTreeMap::new(),
             by_kind: BTreeMap::new(),
             index: SetIndex::default(),
+            frozen: None,
         }
     }
 
@@ -367,6 +370,16 @@ impl Feed {
     pub fn set(&mut self) -> &ObjectSet {
         let now = |key: &ObjectKey| self.by_key.get(key)?.1.stub().cloned();
         self.index.set(now)
+    }
+
+    /// Keeps the set as it is now for the answers of a proven resync, or lets go of the one that was kept.
+    pub(crate) fn freeze(&mut self, proven: bool) {
+        self.frozen = proven.then(|| self.set().clone());
+    }
+
+    /// The set that a proven resync is answered from, while one goes on.
+    pub(crate) fn frozen(&self) -> Option<&ObjectSet> {
+        self.frozen.as_ref()
     }
 
     /// The root of the set.

@@ -21,7 +21,7 @@ use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bounds::{bounded, checksum, named, shorter};
+use crate::bounds::{base64, bounded, checksum, named, shorter};
 use crate::cursor::{FeedCursor, Position};
 use crate::mode::{Mode, Role};
 
@@ -221,6 +221,8 @@ pub struct Event {
     pub trace: Option<String>,
     /// When the source accepted it, for the latency of propagation: milliseconds since 1970.
     pub at: i64,
+    /// What proves it to the receiver (IDN-9): the bytes of [`trust::FeedSigner::sign_changes`].
+    pub proof: Option<Bytes>,
 }
 
 /// What is durable at the receiver.
@@ -278,6 +280,12 @@ pub struct Checkpoint {
 pub enum ResyncRequest {
     /// Begin: which sections are there, with which roots?
     Sections,
+    /// The same, with a proof of the set that all answers are of until the end (IDN-9).
+    ProvenSections {
+        /// What the proof is to name, so that no answer of before counts.
+        #[serde(deserialize_with = "bounded")]
+        challenge: String,
+    },
     /// What is at these paths?
     Tops {
         /// The section.
@@ -306,6 +314,10 @@ pub enum ResyncResponse {
         cursor: FeedCursor,
         /// Section, root.
         sections: Vec<(SectionKey, Digest)>,
+        /// What proves it to who asked for [`ResyncRequest::ProvenSections`].
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "base64")]
+        #[schemars(with = "Option<String>")]
+        proof: Option<Bytes>,
     },
     /// What is at the requested paths, in their order.
     Tops {
@@ -417,6 +429,8 @@ pub enum CloseReason {
     Shutdown,
     /// The sides take the node to be in different modes.
     Mode,
+    /// Something came without a proof of the control plane's that counts (IDN-9).
+    Unproven,
     /// Every other one.
     Other,
 }
@@ -427,11 +441,15 @@ impl CloseReason {
     /// The code of [`CloseReason::Mode`].
     pub const MODE: &str = "mode";
 
+    /// The code of [`CloseReason::Unproven`].
+    pub const UNPROVEN: &str = "unproven";
+
     /// What a code says.
     pub fn of(code: &str) -> CloseReason {
         match code {
             CloseReason::SHUTDOWN => CloseReason::Shutdown,
             CloseReason::MODE => CloseReason::Mode,
+            CloseReason::UNPROVEN => CloseReason::Unproven,
             _ => CloseReason::Other,
         }
     }

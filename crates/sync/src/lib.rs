@@ -23,7 +23,7 @@ pub mod replica;
 mod totals;
 
 pub use cursor::{FeedCursor, PassPosition, Position};
-pub use durable::{Content, Saved, SavedReplica, Side, Write};
+pub use durable::{Content, LoadedChange, Saved, SavedReplica, Side, Write};
 pub use feed::{Change, Feed, SavedFeed};
 pub use frame::Frame;
 pub use link::{Input, Link, LinkConfig, Output};

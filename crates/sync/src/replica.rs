@@ -194,6 +194,11 @@ impl Replica {
         self.resync = Some(resync);
     }
 
+    /// The incarnation whose changes are taken; `None` before the first.
+    pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
+        self.incarnation.as_ref()
+    }
+
     /// Whether changes of this incarnation can be taken as they come.
     pub(crate) fn is_of(&self, incarnation: &Incarnation) -> bool {
         self.incarnation.as_ref() == Some(incarnation) || (self.objects.is_empty() && self.refused() == 0)

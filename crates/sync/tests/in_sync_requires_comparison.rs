@@ -147,7 +147,7 @@ fn a_late_delete_of_another_uid_is_refused() {
     let delete = |pair: &Pair, uid: &str, rev: u64| {
         let op = Op::Delete { uid: uid.into() };
         let (seq, upto) = (last_number(pair) + 1, Position::at(3));
-        Event { seq, rev, upto, key: key(APP, "a2"), op, trace: None, at: 0 }
+        Event { seq, rev, upto, key: key(APP, "a2"), op, trace: None, at: 0, proof: None }
     };
     let late = delete(&pair, "older", 2);
     pair.give(AGENT, Input::Frame(Frame::Event(Box::new(late))));

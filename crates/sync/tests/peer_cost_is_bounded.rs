@@ -110,7 +110,7 @@ fn sets_have_only_so_many_sections() {
         let op = Op::Put { stub: stub(n), content: b"x".as_slice().into(), created: true };
         let rev = n as u64 + 1;
         let event =
-            Event { seq: rev, rev, upto: sync::Position::at(rev), key: section(n), op, trace: None, at: 1 };
+            Event { seq: rev, rev, upto: sync::Position::at(rev), key: section(n), op, trace: None, at: 1, proof: None };
         pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
     }
     pair.run();
@@ -313,7 +313,7 @@ fn numbers_of_the_other_side_overflow_nothing() {
     let event = || {
         let (seq, rev, upto) = (u64::MAX, u64::MAX, sync::Position::at(u64::MAX));
         let op = Op::Delete { uid: "u".into() };
-        Event { seq, rev, upto, key: key(APP, "a"), op, trace: None, at: i64::MIN }
+        Event { seq, rev, upto, key: key(APP, "a"), op, trace: None, at: i64::MIN, proof: None }
     };
     for frame in [Frame::Event(Box::new(event())), Frame::Checkpoint(mark())] {
         let mut pair = filled(2);
@@ -420,7 +420,7 @@ fn send_named(pair: &mut Pair, count: u64, content: &str, uid: fn(u64) -> String
         let stub = Stub { uid: uid(rev).into(), ..Stub::of(&content) };
         let op = Op::Put { stub, content, created: true };
         let (upto, key) = (sync::Position::at(rev), key(APP, &format!("n{rev}")));
-        let event = Event { seq: rev, rev, upto, key, op, trace: None, at: 1 };
+        let event = Event { seq: rev, rev, upto, key, op, trace: None, at: 1, proof: None };
         pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
         pair.run();
     }

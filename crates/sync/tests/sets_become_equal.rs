@@ -24,6 +24,8 @@ const MUST_REACH: &[&str] = &[
     "autonomous",
     "off",
     "walk",
+    "signed",
+    "unsigned",
     "interop",
     "cut",
     "polls ahead",

@@ -138,6 +138,7 @@ impl Node {
             actions: Arc::new(work.clone()),
             operations,
             delegations: delegations.clone(),
+            control_plane: watch::channel(None).1,
             tls_termination: Default::default(),
             daemon,
         });

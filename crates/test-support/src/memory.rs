@@ -12,7 +12,7 @@ use net::Signal;
 use sync::frame::Op;
 use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::replica::Replica;
-use sync::{Content, Feed, Frame};
+use sync::{Content, Feed, Frame, LoadedChange};
 use tokio::sync::watch;
 
 use streams::{LinkHandler, LoadError};
@@ -168,9 +168,10 @@ impl LinkHandler for MemoryLinkHandler {
         work(&mut state.feed, &mut state.replica)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<LoadedChange>>, LoadError> {
         let state = self.state();
-        Ok(wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect())
+        let change = |(key, rev)| Some(LoadedChange::unsigned(rev, state.ours.get(&key)?.clone()));
+        Ok(wants.into_iter().map(change).collect())
     }
 
     async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {

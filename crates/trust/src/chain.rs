@@ -248,19 +248,24 @@ pub enum SlotName {
     Release,
     /// The keys that sign beacons and nothing else; a fleet need have none.
     Beacon,
+    /// The keys that sign objects and actions of the control plane's own authority (IDN-9); a fleet of before
+    /// them has none.
+    ControlPlane,
     /// The keys that sign tokens and trust documents.
     Root,
 }
 
 impl SlotName {
     /// All names.
-    pub const ALL: [SlotName; 3] = [SlotName::Release, SlotName::Beacon, SlotName::Root];
+    pub const ALL: [SlotName; 4] =
+        [SlotName::Release, SlotName::Beacon, SlotName::ControlPlane, SlotName::Root];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             SlotName::Release => "release",
             SlotName::Beacon => "beacon",
+            SlotName::ControlPlane => "control-plane",
             SlotName::Root => "root",
         }
     }
@@ -270,6 +275,7 @@ impl SlotName {
         match self {
             SlotName::Release => Some(&document.release),
             SlotName::Beacon => document.beacon.as_ref(),
+            SlotName::ControlPlane => document.control_plane.as_ref(),
             SlotName::Root => Some(&document.root),
         }
     }

@@ -54,6 +54,9 @@ pub struct TrustDocument {
     pub thresholds: BTreeMap<Channel, ChannelThreshold>,
     /// Who signs beacons, and nothing else; without it only the release key does.
     pub beacon: Option<Slots>,
+    /// Who signs objects and actions of the control plane's own authority (IDN-9). Without it nodes take them
+    /// unsigned, by the connection alone.
+    pub control_plane: Option<Slots>,
     /// Who signs tokens, and the next version of this document.
     pub root: Slots,
     /// The digest of the version before it, so that the chain has one line; absent in the first one.
@@ -81,6 +84,9 @@ struct TrustDocumentForm {
     /// Who signs beacons, and nothing else; without it only the release key does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     beacon: Option<Slots>,
+    /// Who signs objects and actions of the control plane's own authority; absent in a fleet of before such a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    control_plane: Option<Slots>,
     /// Who signs tokens, and the next version of this document.
     root: Slots,
     /// The digest of the version before it, so that the chain has one line; absent in the first one.
@@ -126,8 +132,18 @@ impl TryFrom<TrustDocumentForm> for TrustDocument {
             (None, Some(by)) => (by.keys, by.thresholds),
             _ => return Err(TrustFormError::Release),
         };
-        let TrustDocumentForm { beacon, root, previous, created, .. } = form;
-        let document = TrustDocument { fleet, version, release, thresholds, beacon, root, previous, created };
+        let TrustDocumentForm { beacon, control_plane, root, previous, created, .. } = form;
+        let document = TrustDocument {
+            fleet,
+            version,
+            release,
+            thresholds,
+            beacon,
+            control_plane,
+            root,
+            previous,
+            created,
+        };
         match document.threshold_fault() {
             Some(fault) => Err(fault.into()),
             None => Ok(document),
@@ -137,12 +153,23 @@ impl TryFrom<TrustDocumentForm> for TrustDocument {
 
 impl From<TrustDocument> for TrustDocumentForm {
     fn from(document: TrustDocument) -> TrustDocumentForm {
-        let TrustDocument { fleet, version, release, thresholds, beacon, root, previous, created } = document;
+        let TrustDocument { fleet, version, release, thresholds, .. } = document;
+        let TrustDocument { beacon, control_plane, root, previous, created, .. } = document;
         let (release, release_by_threshold) = match thresholds.is_empty() {
             true => (Some(release), None),
             false => (None, Some(ReleaseByThreshold { keys: release, thresholds })),
         };
-        TrustDocumentForm { fleet, version, release, release_by_threshold, beacon, root, previous, created }
+        TrustDocumentForm {
+            fleet,
+            version,
+            release,
+            release_by_threshold,
+            beacon,
+            control_plane,
+            root,
+            previous,
+            created,
+        }
     }
 }
 
@@ -158,8 +185,8 @@ impl TrustDocument {
     /// The document that a fleet is founded with.
     pub fn first(fleet: FleetId, release: Slots, root: Slots) -> TrustDocument {
         let thresholds = BTreeMap::new();
-        let (beacon, previous, created) = (None, None, None);
-        TrustDocument { fleet, version: 1, release, thresholds, beacon, root, previous, created }
+        let (beacon, control_plane, previous, created) = (None, None, None, None);
+        TrustDocument { fleet, version: 1, release, thresholds, beacon, control_plane, root, previous, created }
     }
 
     /// What is wrong with its thresholds, if anything is.

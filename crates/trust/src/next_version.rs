@@ -85,6 +85,7 @@ pub fn next_version(
     match slot {
         SlotName::Release => next.release = slots,
         SlotName::Beacon => next.beacon = Some(slots),
+        SlotName::ControlPlane => next.control_plane = Some(slots),
         SlotName::Root => next.root = slots,
     }
     checked(next)

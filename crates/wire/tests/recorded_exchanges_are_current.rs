@@ -219,6 +219,7 @@ fn resync() -> Vec<Said> {
             tell(ResyncResponse::Sections {
                 cursor: cursor("i1", 9),
                 sections: vec![(section(), Digest::of(b"section"))],
+                proof: None,
             }),
         ),
         (

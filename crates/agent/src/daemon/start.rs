@@ -8,8 +8,10 @@ use model::policy::Policy;
 use net::tasks;
 use node::Node;
 use providers::traits::Collectors;
+use trust::FeedOwner;
 
 use super::Daemon;
+use super::trusted::ControlPlaneTrust;
 use crate::capabilities;
 use crate::clock::now;
 use crate::dialing::TransportDialer;
@@ -56,7 +58,9 @@ impl Daemon {
         let local = SharedLocalState::new(machine.state().to_owned(), node.pause().cloned(), now());
         let base = DaemonFoundation::open(machine, handle)?;
         let work = base.start_work()?;
-        let sync = base.start_sync(&work, seed)?;
+        let owner = FeedOwner { fleet: node.trust().fleet.clone(), node: base.machine.membership.node_id.clone() };
+        let control_plane = ControlPlaneTrust::of(owner, node.trust());
+        let sync = base.start_sync(&work, &control_plane, seed)?;
         let rejoin = base.follow_rejoins(&sync);
         let exchange = base.check_in_client(&rejoin, &sync);
         let watch = HostWatch::start(base.machine.kinds.clone(), base.handle.clone())?;
@@ -91,6 +95,7 @@ impl Daemon {
             observed: Arc::default(),
             running: false,
             local,
+            control_plane,
             run_log: Arc::default(),
             pause_replies: Vec::new(),
             guard,
@@ -157,7 +162,12 @@ impl DaemonFoundation {
         Ok(work)
     }
 
-    fn start_sync(&self, work: &WorkHandle, seed: u64) -> Result<Arc<Synchronization>, StartError> {
+    fn start_sync(
+        &self,
+        work: &WorkHandle,
+        control_plane: &ControlPlaneTrust,
+        seed: u64,
+    ) -> Result<Arc<Synchronization>, StartError> {
         let membership = &self.machine.membership;
         let root = self.machine.kinds.host().root();
         let context = SyncContext {
@@ -168,6 +178,7 @@ impl DaemonFoundation {
             actions: Arc::new(work.clone()),
             operations: self.operations.clone(),
             delegations: self.release.delegations().clone(),
+            control_plane: control_plane.verifier(),
             tls_termination: membership.tls_termination,
             daemon: self.handle.clone(),
         };

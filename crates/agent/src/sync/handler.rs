@@ -13,11 +13,12 @@ use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::frame::Refused;
 use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
-use sync::{Content, Feed, Frame, Replica, Side};
+use sync::{Content, Feed, Frame, LoadedChange, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::SyncContext;
+use super::view::PROOFS;
 use super::reconciler::ObjectReconciler;
 use crate::clock::now;
 use crate::render::chain;
@@ -82,14 +83,16 @@ impl LinkHandler for AgentLinkHandler {
         self.context.sets.with(work)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
-        let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<LoadedChange>>, LoadError> {
+        let (keys, revisions): (Vec<ObjectKey>, Vec<u64>) = wants.into_iter().unzip();
         let sets = self.context.sets.clone();
         let read = tasks::spawn_blocking(move || sets.contents(Side::Feed, &keys)).await;
         let read = read.map(|read| {
             read.inspect_err(|error| tracing::warn!(error = %chain(error), "contents cannot be read"))
         });
-        read.ok().and_then(Result::ok).ok_or(LoadError)
+        let contents = read.ok().and_then(Result::ok).ok_or(LoadError)?;
+        let change = |(content, rev): (Option<Content>, u64)| Some(LoadedChange::unsigned(rev, content?));
+        Ok(contents.into_iter().zip(revisions).map(change).collect())
     }
 
     async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
@@ -149,6 +152,7 @@ impl LinkHandler for AgentLinkHandler {
             Note::InSync => {
                 tracing::debug!("the sets are equal");
                 self.state().compared = Some(now());
+                self.context.view.problem(PROOFS, None);
                 self.reconciler.equal(self.rules);
             }
         }

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use model::AgentInstance;
 use net::tasks;
 use tokio::sync::watch;
+use trust::FeedVerifier;
 use trust::token::TlsTermination;
 
 use crate::delegated::DelegationGate;
@@ -64,6 +65,8 @@ pub struct SyncContext {
     pub operations: OperationQueue,
     /// Until when changes of the control plane are taken.
     pub delegations: Arc<DelegationGate>,
+    /// Verifies what the control plane proves of its feed, where the fleet's trust document names a key for that.
+    pub control_plane: watch::Receiver<Option<Arc<FeedVerifier>>>,
     /// Who ends the TLS sessions of links.
     pub tls_termination: TlsTermination,
     /// The way to the daemon.

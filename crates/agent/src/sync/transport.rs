@@ -37,18 +37,19 @@ use streams::{TransportError, run_link};
 use sync::FeedCursor;
 use sync::backoff::{LinkEnd, ReconnectPolicy, poll_at};
 use sync::frame::CloseReason;
-use sync::link::LinkConfig;
+use sync::link::{FeedProofs, LinkConfig};
 use sync::{Frame, Role};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use trust::FeedVerifier;
 
 use super::SyncContext;
 use super::handler::AgentLinkHandler;
 use super::posts::Poster;
 use super::reconciler::{LinkRules, ObjectReconciler};
 use super::transports::TransportSelector;
-use super::view::SharedStatus;
+use super::view::{PROOFS, SharedStatus};
 use crate::clock::now;
 use crate::dialing::TransportDialer;
 use crate::release::ReleaseTerms;
@@ -116,6 +117,7 @@ impl Links {
         view.set(|view| view.transport = policy.transport);
         let manager = LinkManager {
             transports: TransportSelector::new(context.tls_termination),
+            trusted: context.control_plane.clone(),
             context,
             rules: reconciler.rules(),
             reconciler,
@@ -219,6 +221,8 @@ struct LinkManager {
     context: Arc<SyncContext>,
     reconciler: ObjectReconciler,
     rules: watch::Receiver<LinkRules>,
+    /// Whom the control plane's feed is believed by, seen as of when the last link was made.
+    trusted: watch::Receiver<Option<Arc<FeedVerifier>>>,
     poster: Poster,
     dialer: TransportDialer,
     terms: watch::Receiver<ReleaseTerms>,
@@ -335,6 +339,8 @@ impl LinkManager {
             view.since = Some(now());
             view.counts.links += 1;
         });
+        // What comes from here on ends it.
+        self.trusted.mark_unchanged();
         let LinkOutcome { ended, quiet, closing } = match opened {
             OpenedTransport::Stream(ends) => self.link(ends, transport_kind).await,
             OpenedTransport::Exchanges(reader) => self.exchanges(transport_kind, reader).await,
@@ -349,6 +355,10 @@ impl LinkManager {
         });
         if transport_kind.is_stream() {
             self.lost = link_time();
+        }
+        let unproven = ended.how == EndedBy::Us(CloseReason::Unproven);
+        if unproven || ended.met {
+            self.context.view.problem(PROOFS, unproven.then(|| unproven_problem(&why)));
         }
         if ended.met {
             self.context.view.problem(LINKS, None);
@@ -425,11 +435,15 @@ impl LinkManager {
     }
 
     /// A link over a transport, and what lies behind it.
-    fn end(&self, transport_kind: TransportKind, rules: &LinkRules) -> (LinkConfig, Arc<AgentLinkHandler>) {
+    fn end(&mut self, transport_kind: TransportKind, rules: &LinkRules) -> (LinkConfig, Arc<AgentLinkHandler>) {
         let (context, reconciler) = (self.context.clone(), self.reconciler.clone());
         let handler = AgentLinkHandler::new(context, reconciler, transport_kind, rules.number);
         let limits = Arc::new(sync::link::Limits::default().with(self.policy.link));
-        (LinkConfig::under(&rules.policy, Role::Agent, &self.instance, limits), Arc::new(handler))
+        let mut config = LinkConfig::under(&rules.policy, Role::Agent, &self.instance, limits);
+        if let Some(verifier) = &*self.trusted.borrow_and_update() {
+            config.proofs = FeedProofs::Required(verifier.clone());
+        }
+        (config, Arc::new(handler))
     }
 
     /// Runs a link over a stream of two ways to its end.
@@ -463,12 +477,14 @@ impl LinkManager {
         quiet: impl Fn() -> Option<Instant>,
     ) -> Closing {
         let (mut stopped, mut moves) = (self.stopped.clone(), self.moves.clone());
+        let mut trusted = self.trusted.clone();
         // Another transport than the channel now names is left at once.
         while self.policy.transport.allows(transport_kind) && self.rules.borrow().number == rules {
             tokio::select! {
                 () = self.observe() => {}
                 () = net::accept::stopped(&mut stopped) => return Closing::Stop,
                 Ok(()) = moves.changed() => return Closing::Moved,
+                Ok(()) = trusted.changed() => return Closing::Rules,
                 () = sleep(LOOK), if !self.policy.transport.keeps_open() => {
                     let busy = self.context.view.shown().actions_running > 0;
                     if !busy && quiet().is_some_and(|since| since.elapsed() >= IDLE_CLOSE) {
@@ -512,6 +528,14 @@ impl LinkManager {
             false => self.reconnect.ended(now, how, asked),
         }
     }
+}
+
+/// What a node says while it does not believe the control plane.
+fn unproven_problem(why: &str) -> String {
+    format!(
+        "{why}; whoever runs the fleet sees in `muster status` and `muster key show` whether the control plane has \
+         the key that nodes believe; if it has, something in between alters what it says"
+    )
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ use crate::volatile_file::VolatileFile;
 const FILE: VolatileFile<SyncStatus> = VolatileFile::new("status.json", 4 * 1024 * 1024).readable();
 /// It is written no more often than this.
 pub const EVERY: Duration = Duration::from_secs(3);
+/// The subject of the problem that the control plane's word is not proven (IDN-9).
+pub const PROOFS: &str = "control plane";
 /// The most problems that are shown.
 const MAX_PROBLEMS: usize = 100;
 

@@ -12,7 +12,7 @@ use spool::objects::{ObjectLimits, ObjectLog};
 use streams::{LinkHandler, LoadError};
 use sync::link::{ApplyBatch, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
-use sync::{Content, Feed, Frame};
+use sync::{Feed, Frame, LoadedChange};
 
 use crate::fleet::now;
 use crate::{BenchError, lock};
@@ -106,7 +106,7 @@ impl LinkHandler for DurableHandler {
         work(feed, replica)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<LoadedChange>>, LoadError> {
         Ok(vec![None; wants.len()])
     }
 

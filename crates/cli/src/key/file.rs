@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use server::posture::{self, BEACON_KEY, RELEASE_KEY, ROOT_KEY};
+use server::posture::{self, BEACON_KEY, CONTROL_PLANE_KEY, RELEASE_KEY, ROOT_KEY};
 use spool::Disk;
 use spool::atomic::{Existing, WholeFile};
 use trust::chain::SlotName;
@@ -93,6 +93,7 @@ impl LabKey {
         let name = match slot {
             SlotName::Release => RELEASE_KEY,
             SlotName::Beacon => BEACON_KEY,
+            SlotName::ControlPlane => CONTROL_PLANE_KEY,
             SlotName::Root => ROOT_KEY,
         };
         LabKey { path: dir.join(name), slot }
@@ -109,7 +110,7 @@ impl LabKey {
     pub(super) fn stage(&self, document: &TrustDocument) -> Result<SigningKey, FleetKeyError> {
         let lies_here = match self.slot.of(document) {
             Some(slots) => read(&self.path)?.is_some_and(|key| key.public() == slots.current),
-            // The fleet's first beacon key.
+            // The fleet's first key of that use.
             None => true,
         };
         if lies_here { self.stage_anew(document) } else { Err(FleetKeyError::NoNewKey(self.slot.as_str())) }

@@ -164,6 +164,9 @@ enum SlotArg {
     Release,
     /// The key that signs beacons and nothing else; a fleet without one gets it
     Beacon,
+    /// The key that signs objects and actions in the control plane's name, and lies beside it; a fleet without
+    /// one gets it
+    ControlPlane,
     /// The key that signs tokens and trust documents
     Root,
 }
@@ -173,6 +176,7 @@ impl From<SlotArg> for SlotName {
         match name {
             SlotArg::Release => SlotName::Release,
             SlotArg::Beacon => SlotName::Beacon,
+            SlotArg::ControlPlane => SlotName::ControlPlane,
             SlotArg::Root => SlotName::Root,
         }
     }

@@ -200,6 +200,14 @@ fn after_rotation(slot: SlotName, args: &RotateArgs, next: &TrustDocument) -> Ve
             vec![format!("{}{}, which signs with the new key", muster("publish"), named("--key"))]
         }
         SlotName::Beacon => vec![format!("{}{}", muster("beacon"), named("--key"))],
+        SlotName::ControlPlane => match &args.to {
+            Some(path) => vec![format!(
+                "put the new key into the control plane's directory as {}: mv {} ...",
+                server::posture::CONTROL_PLANE_KEY,
+                model::text::shell_word(&path.display().to_string())
+            )],
+            None => Vec::new(),
+        },
         SlotName::Root => vec![format!(
             "mint tokens with the new key: muster token mint HOSTNAME{}",
             if args.to.is_some() { named("--root-key") + " --enroll enroll.json" } else { String::new() }

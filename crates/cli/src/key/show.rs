@@ -27,15 +27,15 @@ fn text(view: &TrustView) -> String {
             VersionOrigin::BegunAnew => "anew: needs tokens",
         };
         let signed = document.created.map_or_else(|| "-".to_owned(), |at| at.to_string());
-        let [release, beacon, root] =
+        let [release, beacon, control_plane, root] =
             SlotName::ALL.map(|name| name.of(document).map_or_else(|| "-".to_owned(), keys));
-        [document.version.to_string(), signed, how.to_owned(), release, beacon, root]
+        [document.version.to_string(), signed, how.to_owned(), release, beacon, control_plane, root]
     });
-    let mut out = table(&["VERSION", "SIGNED", "HOW", "RELEASE", "BEACON", "ROOT"], rows);
+    let mut out = table(&["VERSION", "SIGNED", "HOW", "RELEASE", "BEACON", "CONTROL PLANE", "ROOT"], rows);
     if let Some(newest) = view.versions.last() {
         for (name, slots) in SlotName::ALL.iter().filter_map(|name| Some((name, name.of(&newest.document)?)))
         {
-            out.push_str(&format!("{:<8} {}\n", name.as_str(), slots.current));
+            out.push_str(&format!("{:<13} {}\n", name.as_str(), slots.current));
         }
     }
     if let Some(newest) = view.versions.last() {

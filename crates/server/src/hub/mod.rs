@@ -30,10 +30,12 @@ use sync::Side;
 
 pub(crate) use index::SyncIndex;
 pub(crate) use link::{LinkReport, NodeLink, Wants};
+use node::NodeShared;
 pub(crate) use node::{EditOutcome, FeedEdit, NodeSync, Uid};
 pub(crate) use summary::{ConditionContext, SyncSummary};
 pub(crate) use totals::FleetSyncTotals;
 
+use crate::feed_signing::FeedSigning;
 use crate::index::FleetIndex;
 use crate::posture;
 use crate::state::GivenUp;
@@ -66,6 +68,8 @@ pub(crate) enum HubError {
 /// All nodes' sets.
 pub(crate) struct Hub {
     store: Arc<Store>,
+    /// Proves what nodes are given.
+    pub(crate) signing: Arc<FeedSigning>,
     sync_index: Arc<SyncIndex>,
     /// Those that a link, a post or an operator's request holds.
     nodes: Mutex<HashMap<NodeId, Weak<NodeSync>>>,
@@ -79,6 +83,7 @@ impl Hub {
     pub(crate) fn new(store: Arc<Store>, index: Arc<FleetIndex>) -> Hub {
         Hub {
             store,
+            signing: Arc::default(),
             sync_index: Arc::new(SyncIndex::new(index)),
             nodes: Mutex::default(),
             recent: Mutex::default(),
@@ -144,8 +149,16 @@ impl Hub {
             return Ok(found);
         }
         let saved = self.store.sync_load(id).await?;
-        let node =
-            Arc::new(NodeSync::restore(id.clone(), self.store.clone(), self.sync_index.clone(), saved)?);
+        let shared = NodeShared {
+            store: self.store.clone(),
+            signing: self.signing.clone(),
+            sync_index: self.sync_index.clone(),
+        };
+        let node = Arc::new(NodeSync::restore(id.clone(), shared, saved)?);
+        if !self.signing.believes(&self.store.sync_feed_signers(id).await?) {
+            // Nodes take nothing of it: the same objects in a new incarnation are signed anew, at once.
+            node.reincarnate().await?;
+        }
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.len() >= SWEEP_AT && nodes.len().is_power_of_two() {
             nodes.retain(|_, node| node.strong_count() > 0);
@@ -203,6 +216,21 @@ impl Hub {
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|(node, _)| node.id != *id);
+    }
+
+    /// Nodes believe another key of the control plane's: sets that are in memory are loaded anew, and signed anew
+    /// where need be.
+    pub(crate) fn signers_changed(&self) {
+        let held: Vec<Arc<NodeSync>> = {
+            let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+            nodes.values().filter_map(Weak::upgrade).collect()
+        };
+        for node in held {
+            node.abandon();
+            if let Some(link) = self.sync_index.link(&node.id) {
+                link.end("reincarnated", "the control plane signs by another key, and signs anew what it gave");
+            }
+        }
     }
 
     /// A node is revoked: its link ends, and what is kept for it stays.

@@ -18,13 +18,14 @@ use net::Signal;
 use store::{Store, StoreError};
 use sync::feed::{Change, Feed, Planner};
 use sync::replica::Replica;
-use sync::{Content, Side, Write};
+use sync::{Content, LoadedChange, Side, Write};
 
 use super::index::SyncIndex;
 use super::recent::RecentContents;
 use super::summary::is_action;
 use super::{HubError, fresh_incarnation};
 use crate::api::objects::ApplyOutcome;
+use crate::feed_signing::FeedSigning;
 use crate::posture;
 use crate::state::{now, run_to_completion};
 
@@ -42,8 +43,7 @@ const ACTIONS_BYTES: u64 = 8 * 1024 * 1024;
 /// The node's two sets.
 pub(crate) struct NodeSync {
     pub(crate) id: NodeId,
-    store: Arc<Store>,
-    sync_index: Arc<SyncIndex>,
+    shared: NodeShared,
     sets: Mutex<NodeSets>,
     /// One change of the feed at a time.
     changing: tokio::sync::Mutex<()>,
@@ -54,6 +54,13 @@ pub(crate) struct NodeSync {
     answered: AtomicU64,
     /// The store may have taken what memory has not: no link or request begins with this one any more.
     stale: AtomicBool,
+}
+
+/// What the sets of all nodes share.
+pub(super) struct NodeShared {
+    pub(super) store: Arc<Store>,
+    pub(super) signing: Arc<FeedSigning>,
+    pub(super) sync_index: Arc<SyncIndex>,
 }
 
 /// What is kept of a node.
@@ -107,21 +114,20 @@ pub(crate) enum EditRejection {
 impl NodeSync {
     pub(super) fn restore(
         id: NodeId,
-        store: Arc<Store>,
-        sync_index: Arc<SyncIndex>,
+        shared: NodeShared,
         saved: sync::Saved,
     ) -> Result<NodeSync, HubError> {
         let feed = match saved.feed {
             Some(saved) => Feed::restore(saved),
             None => Feed::new(fresh_incarnation()?),
         };
-        sync_index.feed_loaded(&id, &feed);
+        shared.sync_index.feed_loaded(&id, &feed);
         let head = Arc::new(Signal::new(feed.head()));
         let replica = Replica::restore(saved.replica);
         let sets = Mutex::new(NodeSets { feed, replica, recent: RecentContents::default() });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
         let answered = AtomicU64::new(0);
-        Ok(NodeSync { id, store, sync_index, sets, changing, head, answered, stale })
+        Ok(NodeSync { id, shared, sets, changing, head, answered, stale })
     }
 
     /// The sets. A panic while they were held cannot have left them half changed: what is
@@ -175,13 +181,18 @@ impl NodeSync {
             if ours.is_empty() {
                 return Ok(outcomes);
             }
-            let write = Write::of(&this.sets().feed, ours.clone());
+            let mut write = Write::of(&this.sets().feed, ours.clone());
+            let incarnation = this.sets().feed.incarnation().clone();
+            let changes = ours.iter().map(|(change, _)| change);
+            write.proofs = this.shared.signing.prove(&this.id, &incarnation, changes).await;
+            let mut proofs = write.proofs.clone().into_iter();
             this.write(&store, write).await?;
             let linked = Arc::strong_count(&this.head) > 1;
             let keys: Vec<ObjectKey> = ours.iter().map(|(change, _)| change.key.clone()).collect();
             let mut sets = this.sets();
             for (change, content) in ours {
-                sets.recent.keep(change.key.clone(), content.filter(|_| linked));
+                let written = LoadedChange { rev: change.rev, content, proof: proofs.next() };
+                sets.recent.keep(change.key.clone(), Some(written).filter(|_| linked));
                 // The planner numbers them one after the other; nobody else commits meanwhile.
                 if let Err(error) = sets.feed.commit(change) {
                     tracing::error!(node = %this.id, %error, "a change of a feed is out of order");
@@ -197,7 +208,7 @@ impl NodeSync {
     /// and reports how many objects it has.
     pub(crate) async fn keep(self: &Arc<Self>, write: Write) -> Result<(), HubError> {
         let this = self.clone();
-        run_to_completion(async move { this.write(&this.store, write).await }).await
+        run_to_completion(async move { this.write(&this.shared.store, write).await }).await
     }
 
     async fn write(&self, store: &Store, write: Write) -> Result<(), HubError> {
@@ -219,10 +230,12 @@ impl NodeSync {
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
             let mut contents = Vec::with_capacity(keys.len());
             for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
-                contents.extend(this.store.sync_contents(&this.id, Side::Feed, keys.to_vec()).await?);
+                contents.extend(this.shared.store.sync_contents(&this.id, Side::Feed, keys.to_vec()).await?);
             }
+            let proofs = this.shared.signing.prove(&this.id, &incarnation, changes.iter()).await;
             let ours = changes.into_iter().zip(contents).collect();
-            this.write(&this.store, Write::of(&Feed::new(incarnation), ours)).await?;
+            let write = Write { proofs, ..Write::of(&Feed::new(incarnation), ours) };
+            this.write(&this.shared.store, write).await?;
             let mut sets = this.sets();
             sets.feed = anew;
             // Its numbers begin anew.
@@ -235,24 +248,24 @@ impl NodeSync {
 
     /// The feed is this now; these objects changed last in it.
     fn feed_changed(&self, feed: &Feed, keys: &[ObjectKey]) {
-        self.sync_index.update(&self.id, |summary| summary.feed_changed(feed, keys, now()));
+        self.shared.sync_index.update(&self.id, |summary| summary.feed_changed(feed, keys, now()));
         self.head.set(feed.head());
     }
 
-    /// Contents of objects of the feed, to be sent: where all were written just now they are given away
-    /// once, else they come from the store. `None` for one that is not there.
-    pub(crate) async fn contents_to_send(
+    /// Objects of the feed, to be sent: where all were written just now they are given away once, else they come
+    /// from the store. `None` for one that is not there.
+    pub(crate) async fn objects_to_send(
         &self,
         keys: &[ObjectKey],
-    ) -> Result<Vec<Option<Content>>, StoreError> {
-        let recent: Vec<Option<Content>> = {
+    ) -> Result<Vec<Option<LoadedChange>>, StoreError> {
+        let recent: Vec<Option<LoadedChange>> = {
             let mut sets = self.sets();
             keys.iter().map(|key| sets.recent.take(key)).collect()
         };
         if recent.iter().all(Option::is_some) {
             return Ok(recent);
         }
-        self.store.sync_contents(&self.id, Side::Feed, keys.to_vec()).await
+        self.shared.store.sync_feed_objects(&self.id, keys.to_vec()).await
     }
 }
 

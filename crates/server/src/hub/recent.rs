@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use model::ObjectKey;
-use sync::Content;
+use sync::LoadedChange;
 
 /// The most bytes of contents of one node: a link that is up sends them within a moment.
 const MAX_BYTES: usize = 256 * 1024;
@@ -18,35 +18,42 @@ const MAX_BYTES: usize = 256 * 1024;
 /// Contents by object.
 #[derive(Default)]
 pub(super) struct RecentContents {
-    contents: BTreeMap<ObjectKey, Content>,
+    contents: BTreeMap<ObjectKey, LoadedChange>,
     bytes: usize,
 }
 
 impl RecentContents {
-    /// Keeps what was written; of an object that went, nothing. What does not fit is left out.
-    pub(super) fn keep(&mut self, key: ObjectKey, content: Option<Content>) {
+    /// Keeps what was written, if anything. What does not fit is left out.
+    pub(super) fn keep(&mut self, key: ObjectKey, written: Option<LoadedChange>) {
         self.take(&key);
-        let Some(content) = content else { return };
-        if self.bytes + content.bytes.len() <= MAX_BYTES {
-            self.bytes += content.bytes.len();
-            self.contents.insert(key, content);
+        let Some(written) = written else { return };
+        if self.bytes + bytes(&written) <= MAX_BYTES {
+            self.bytes += bytes(&written);
+            self.contents.insert(key, written);
         }
     }
 
     /// Gives away what is here of an object.
-    pub(super) fn take(&mut self, key: &ObjectKey) -> Option<Content> {
+    pub(super) fn take(&mut self, key: &ObjectKey) -> Option<LoadedChange> {
         let taken = self.contents.remove(key)?;
-        self.bytes -= taken.bytes.len();
+        self.bytes -= bytes(&taken);
         Some(taken)
     }
+}
+
+/// What an object takes; one that is gone has a proof alone.
+fn bytes(written: &LoadedChange) -> usize {
+    let content = written.content.as_ref().map_or(0, |content| content.bytes.len());
+    content + written.proof.as_ref().map_or(0, |proof| proof.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn content(size: usize) -> Content {
-        Content { bytes: vec![b' '; size].into(), trace: None, at: 0 }
+    fn content(size: usize) -> LoadedChange {
+        let content = sync::Content { bytes: vec![b' '; size].into(), trace: None, at: 0 };
+        LoadedChange { rev: 1, content: Some(content), proof: None }
     }
 
     #[test]

@@ -152,6 +152,7 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         store: plane.store.health(),
         trust_overtaken: trust_overtaken(plane).filter(|_| !call.is_scoped()),
         trust_unusable: plane.trust.unusable(),
+        control_plane_key_unusable: plane.hub.signing.problem(),
     })
 }
 

@@ -55,6 +55,7 @@ pub(super) async fn add(call: OperatorCall, sent: AddTrust) -> Result<u64, Probl
         audit.record(AuditSubject::of(format!("trust document {digest}"))).await?;
         let version = plane.trust.add(sent.link).await.map_err(problem)?;
         tracing::info!(version, by, "a trust document was added");
+        plane.follow_control_plane_key();
         releases::load(&plane).await?;
         Ok(version)
     })

@@ -6,14 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::condition::{Evidence, NodeProblem, Rejection, node_status_key};
 use model::{ObjectKey, Timestamp};
-use streams::task::{Ended, link_time};
+use streams::task::{Ended, EndedBy, link_time};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
-use sync::frame::{Op, Refused};
+use sync::frame::{CloseReason, Op, Refused};
 use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::replica::Replica;
-use sync::{Content, Feed, Frame};
+use sync::{Feed, Frame, LoadedChange};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
@@ -73,6 +73,9 @@ impl PlaneLinkHandler {
         let (code, message, counters) = (&ended.code, &ended.message, &ended.counters);
         let error = ended.error.as_ref().map(|error| crate::answer::chain(error));
         let (sent, received) = (counters.sent, counters.received);
+        if ended.how == EndedBy::Them(CloseReason::Unproven) {
+            tracing::warn!(%node, message, "a node does not believe what it is given");
+        }
         tracing::debug!(%node, transport, code, message, error, sent, received, "a link ended");
     }
 
@@ -125,11 +128,11 @@ impl LinkHandler for PlaneLinkHandler {
         work(&mut sets.feed, &mut sets.replica)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<LoadedChange>>, LoadError> {
         let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
         for _ in 0..LOADS {
-            match self.sets.contents_to_send(&keys).await {
-                Ok(contents) => return Ok(contents),
+            match self.sets.objects_to_send(&keys).await {
+                Ok(objects) => return Ok(objects),
                 Err(error) => tracing::warn!(node = %self.caller.id, %error, "contents cannot be read"),
             }
             tokio::time::sleep(LOAD_AGAIN).await;

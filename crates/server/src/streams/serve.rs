@@ -302,7 +302,9 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
         tracing::warn!(%node, %error, "what the release grants cannot be read");
         Arc::default()
     });
-    let config = LinkConfig::under(&rules, Role::Principal, plane.boot(), plane.admission.limits.clone());
+    let limits = plane.admission.limits.clone();
+    let mut config = LinkConfig::under(&rules, Role::Principal, plane.boot(), limits);
+    config.proofs = plane.hub.signing.proofs(node);
     Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 

@@ -8,7 +8,7 @@ use model::{Digest, Kind, NodeId, ObjectKey, Stub, Timestamp};
 use rusqlite::{Connection, Row, params};
 use sync::FeedCursor;
 use sync::feed::{Change, ObjectState, SavedFeed};
-use sync::{Content, Saved, SavedReplica, Side};
+use sync::{Content, LoadedChange, Saved, SavedReplica, Side};
 
 use super::cell::{Bytes32, OrFail, Text, int, uint};
 use super::nodes::active;
@@ -118,6 +118,40 @@ pub(super) fn contents(
         Some(section) => query::one(db, LOAD, SQL, params![node, column(side), section, &*key.name], content),
     };
     keys.iter().map(read).collect()
+}
+
+/// Objects of the control plane's feed with what proves them; `None` for one that was never there.
+pub(super) fn feed_objects(
+    db: &Connection,
+    node: &NodeId,
+    keys: &[ObjectKey],
+) -> Result<Vec<Option<LoadedChange>>> {
+    const SQL: &str = "SELECT rev, proof, bytes, trace, at FROM object
+        LEFT JOIN object_body ON object_body.no = object.body
+        WHERE node = ?1 AND side = ?2 AND section = ?3 AND name = ?4";
+    let node = active(db, node)?;
+    let sections: BTreeMap<SectionKey, i64> =
+        sections(db, node)?.into_iter().map(|(no, key)| (key, no)).collect();
+    let object = |row: &Row<'_>| {
+        let bytes: Option<Vec<u8>> = row.get(2)?;
+        let (trace, at) = (row.get(3)?, row.get(4)?);
+        let content = bytes.map(|bytes| Content { bytes: bytes.into(), trace, at });
+        let proof = row.get::<_, Option<Vec<u8>>>(1)?.map(Bytes::from);
+        Ok(LoadedChange { rev: uint(row.get(0)?), content, proof })
+    };
+    let read = |key: &ObjectKey| match sections.get(&key.section) {
+        None => Ok(None),
+        Some(section) => query::one(db, LOAD, SQL, params![node, OURS, section, &*key.name], object),
+    };
+    keys.iter().map(read).collect()
+}
+
+/// A proof of each key that signed changes of the control plane's feed for a node, and whether some have none.
+pub(super) fn feed_signers(db: &Connection, node: &NodeId) -> Result<Vec<Option<Bytes>>> {
+    const SQL: &str = "SELECT proof FROM object WHERE node = ?1 AND side = ?2 GROUP BY substr(proof, 1, 9)";
+    let node = active(db, node)?;
+    let proof = |row: &Row<'_>| Ok(row.get::<_, Option<Vec<u8>>>(0)?.map(Bytes::from));
+    query::all(db, LOAD, SQL, params![node, OURS], proof)
 }
 
 pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {

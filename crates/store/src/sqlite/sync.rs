@@ -226,6 +226,14 @@ struct Pen<'db> {
     take_body: CachedStatement<'db>,
 }
 
+/// Where an object stands in the order of its feed, and what proves it.
+#[derive(Clone, Copy)]
+struct StoredRevision<'a> {
+    rev: u64,
+    born: u64,
+    proof: Option<&'a [u8]>,
+}
+
 impl<'db> Pen<'db> {
     fn new(
         db: &'db Connection,
@@ -235,11 +243,11 @@ impl<'db> Pen<'db> {
         objects: [u64; 2],
     ) -> Result<Pen<'db>> {
         const INSERT: &str = "INSERT INTO object
-                (node, side, section, name, rev, born, uid, digest, size, at, trace, body)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+                (node, side, section, name, rev, born, uid, digest, size, at, trace, body, proof)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         const UPDATE: &str =
             "UPDATE object SET rev = ?5, born = ?6, uid = ?7, digest = ?8, size = ?9, at = ?10,
-                trace = ?11, body = ?12
+                trace = ?11, body = ?12, proof = ?13
             WHERE node = ?1 AND side = ?2 AND section = ?3 AND name = ?4";
         const FIND: &str = "SELECT body FROM object
             WHERE node = ?1 AND side = ?2 AND section = ?3 AND name = ?4";
@@ -265,19 +273,24 @@ impl<'db> Pen<'db> {
     }
 
     fn objects(&mut self, write: &sync::Write) -> Result<()> {
-        for (change, content) in &write.feed {
+        for (at, (change, content)) in write.feed.iter().enumerate() {
+            let proof = write.proofs.get(at).map(|proof| &proof[..]);
             match (&change.state, content) {
                 (ObjectState::Live { stub, born }, Some(content)) => {
-                    self.put(OURS, &change.key, stub, change.rev, *born, content)?;
+                    let revision = StoredRevision { rev: change.rev, born: *born, proof };
+                    self.put(OURS, &change.key, stub, revision, content)?;
                 }
-                (ObjectState::Deleted { uid }, _) => self.bury(&change.key, uid, change.rev)?,
+                (ObjectState::Deleted { uid }, _) => self.bury(&change.key, uid, change.rev, proof)?,
                 // The check of the write lets no such change through.
                 (ObjectState::Live { .. }, None) => {}
             }
         }
         for (key, put) in &write.replica {
             match put {
-                Some((stub, rev, content)) => self.put(THEIRS, key, stub, *rev, 0, content)?,
+                Some((stub, rev, content)) => {
+                    let revision = StoredRevision { rev: *rev, born: 0, proof: None };
+                    self.put(THEIRS, key, stub, revision, content)?;
+                }
                 None => self.take(THEIRS, key)?,
             }
         }
@@ -289,8 +302,7 @@ impl<'db> Pen<'db> {
         side: i64,
         key: &ObjectKey,
         stub: &Stub,
-        rev: u64,
-        born: u64,
+        StoredRevision { rev, born, proof }: StoredRevision<'_>,
         content: &Content,
     ) -> Result<()> {
         let section = self.section(&key.section)?;
@@ -315,7 +327,8 @@ impl<'db> Pen<'db> {
             int(stub.size),
             content.at,
             content.trace.as_deref(),
-            body
+            body,
+            proof
         ];
         put.execute(row).or_fail(WRITE)?;
         let bytes: &Bytes = &content.bytes;
@@ -342,12 +355,12 @@ impl<'db> Pen<'db> {
     }
 
     /// Puts a tombstone in the place of an object of ours.
-    fn bury(&mut self, key: &ObjectKey, uid: &str, rev: u64) -> Result<()> {
-        const TOMBSTONE: &str = "INSERT INTO object (node, side, section, name, rev, born, uid, size, at)
-            VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, 0, ?7)";
+    fn bury(&mut self, key: &ObjectKey, uid: &str, rev: u64, proof: Option<&[u8]>) -> Result<()> {
+        const TOMBSTONE: &str = "INSERT INTO object (node, side, section, name, rev, born, uid, size, at, proof)
+            VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, 0, ?7, ?8)";
         self.take(OURS, key)?;
         let section = self.section(&key.section)?;
-        let row = params![self.node, OURS, section, &*key.name, int(rev), uid, self.now.0];
+        let row = params![self.node, OURS, section, &*key.name, int(rev), uid, self.now.0, proof];
         change(self.db, WRITE, TOMBSTONE, row).map(|_| ())
     }
 

@@ -140,7 +140,7 @@ CREATE TABLE object (
     size INTEGER NOT NULL,
     at INTEGER NOT NULL,
     trace TEXT,
-    body INTEGER,
+    body INTEGER, proof BLOB,
     PRIMARY KEY (node, side, section, name)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE object_body (
@@ -283,3 +283,4 @@ INSERT INTO migration VALUES (9, '0010_conditions', 'a5ded7a114a6c6d3e8fccadf890
 INSERT INTO migration VALUES (10, '0011_operators_and_audit', 'cb6174731513ed4d38f8813cfe3166936d2e2aabc3bf1a7bc5ce4f0d43280ff9');
 INSERT INTO migration VALUES (11, '0012_signed_lists', '760f217260aac73a4b7781336322c7576fc936506aaffca46592f61a59600a57');
 INSERT INTO migration VALUES (12, '0013_joins', 'd354d74adf7295a2a644c8ad0f88be8230261d0bc4fd0b8b07c6b7dbb9abc1c4');
+INSERT INTO migration VALUES (13, '0014_proofs', '8291ce08450092601c393f8c9054847a7604759f77121317775141fe4a70c97e');

@@ -28,7 +28,10 @@ impl Link {
         }
         let Some(checkpoint) = self.inbox.checkpoint.take() else { return };
         self.inbox.ack_due = true;
-        if checkpoint.cursor.revision <= self.inbox.announced && cx.replica.root() == checkpoint.root {
+        // Another incarnation begins with a proof of where it stands, which a checkpoint is not.
+        let takes = !self.requires_proofs() || self.takes_changes_of(&checkpoint.cursor.incarnation, cx);
+        let announced = checkpoint.cursor.revision <= self.inbox.announced;
+        if takes && announced && cx.replica.root() == checkpoint.root {
             self.counters.checkpoints_equal += 1;
             cx.replica.begin_incarnation(&checkpoint.cursor.incarnation);
             // A ping may have overtaken it with a later head.

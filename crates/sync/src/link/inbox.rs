@@ -20,6 +20,7 @@ use crate::cursor::{FeedCursor, Position};
 use model::{ObjectKey, Timestamp};
 
 use super::batch::{ApplyBatch, ApplyItem, ItemOutcome};
+use super::proof::Verdict;
 use super::types::{Limits, Output};
 use super::{Cx, Link, LinkConfig};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
@@ -198,17 +199,24 @@ impl Link {
         }
         self.inbox.seq = event.seq;
         // Not over a set of another incarnation.
-        if !cx.replica.is_of(&incarnation) {
+        if !self.takes_changes_of(&incarnation, cx) {
             self.inbox.ack_due = true;
             return;
         }
+        let verdict = match self.judge(&event, cx) {
+            Ok(verdict) => verdict,
+            Err(why) => return self.unproven(&event.key, why, cx),
+        };
         self.peer_head = self.peer_head.max(event.rev);
         self.inbox.announced = self.inbox.announced.max(event.rev);
         self.inbox.checkpoint = None;
         self.inbox.verified = false;
         let upto = FeedCursor::new(incarnation, event.upto);
         self.resync.changed(&event.key, cx.now);
-        self.accept(event, cx);
+        match verdict {
+            Verdict::Take => self.accept(event, cx),
+            Verdict::Old => self.duplicate(),
+        }
         self.inbox.complete_to(upto, cx.replica.cursor());
     }
 
@@ -263,13 +271,19 @@ impl Link {
         let uid = cx.replica.get(&key).map_or_else(|| "".into(), |(stub, _)| stub.uid.clone());
         self.counters.orphans += 1;
         let event =
-            Event { seq: 0, rev, upto: Position::default(), key, op: Op::Delete { uid }, trace: None, at: 0 };
+            Event { seq: 0, rev, upto: Position::default(), key, op: Op::Delete { uid }, trace: None, at: 0, proof: None };
         self.accept(event, cx);
     }
 
     /// An answer to a request: of a resync, or of a recovery.
     fn answered(&mut self, event: Event, cx: &mut Cx<'_>) {
-        let recovers = self.inbox.waiting.get(&event.key).is_some_and(|p| p.hold == Hold::Fetch);
+        match self.judge(&event, cx) {
+            Ok(Verdict::Take) => {}
+            Ok(Verdict::Old) => return self.not_there(&event.key),
+            Err(why) => return self.unproven(&event.key, why, cx),
+        }
+        let waiting = self.inbox.waiting.get(&event.key).filter(|waiting| waiting.hold == Hold::Fetch);
+        let recovers = waiting.is_some_and(|waiting| !self.requires_proofs() || waiting.item.rev <= event.rev);
         let Some(event) = self.resync_answer(event, cx) else { return };
         if recovers {
             self.accept(event, cx);

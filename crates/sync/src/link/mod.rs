@@ -13,6 +13,7 @@ mod inventory_resync;
 mod outbox;
 mod outcome;
 mod permit;
+mod proof;
 mod resync;
 mod serve;
 mod settings;
@@ -33,6 +34,7 @@ use crate::replica::Replica;
 
 pub use batch::{ApplyBatch, ApplyItem, ItemOutcome, NotDurable};
 pub(crate) use resync::Resync;
+pub use proof::{FeedProofs, FeedProver};
 pub use types::{EndedBy, Input, Limits, LinkCommand, LinkConfig, LinkCounters, Note, Output, Span};
 
 /// How long the other side is asked to stay away when what it does cannot be helped, in
@@ -49,6 +51,7 @@ const NOTED: (u32, u32) = (100, 3);
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
+use proof::ProvenFeed;
 use serve::ResyncServer;
 
 /// One protocol session: of a transport's length, or of one request and its answer ([`Span`]).
@@ -62,6 +65,7 @@ pub struct Link {
     order: KindOrder,
     out: Outbox,
     inbox: Inbox,
+    proven: ProvenFeed,
     resync: Box<Resync>,
     server: ResyncServer,
     /// Since when it holds the permit for resyncs.
@@ -157,6 +161,7 @@ impl Link {
             peer_incarnation: None,
             out: Outbox::default(),
             inbox: Inbox::default(),
+            proven: ProvenFeed::default(),
             resync: Box::default(),
             server: ResyncServer::default(),
             permit: None,
@@ -258,6 +263,7 @@ impl Link {
 
     fn open(&mut self, cx: &mut Cx<'_>) {
         self.heard = cx.now;
+        self.proven_stands_at(cx);
         self.feed_incarnation = Some(cx.feed.incarnation().clone());
         let failing = cx.replica.forget_for_link(|key| self.refuses_kind(key).is_none());
         let known = !cx.replica.is_empty() || cx.replica.refused() > 0;
@@ -311,8 +317,14 @@ impl Link {
             return self.go_away(CloseReason::MODE, &message.to_lowercase(), Some(30), cx);
         }
         self.both = self.config.capabilities.and(hello.capabilities);
-        if cx.replica.is_of(&hello.head.incarnation) {
+        if self.lacks_proofs() {
+            let message = "without the trie resync nothing proves what is gone";
+            return self.go_away("no-proofs", message, Some(STAY_AWAY), cx);
+        }
+        if self.takes_changes_of(&hello.head.incarnation, cx) {
             cx.replica.begin_incarnation(&hello.head.incarnation);
+        } else if self.requires_proofs() {
+            self.want_resync(cx);
         }
         self.resync.source_stands_at(&hello.head, cx.now);
         let (have, after) = (hello.have.clone(), hello.after.clone());

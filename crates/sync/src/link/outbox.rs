@@ -29,7 +29,7 @@ use model::sort::SortCompactly;
 use model::{Kind, ObjectKey, Timestamp};
 
 use super::{Cx, Link};
-use crate::durable::Content;
+use crate::durable::LoadedChange;
 use crate::feed::{Feed, ObjectState, Resume};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, Op};
 use crate::link::types::{Limits, Note, Output};
@@ -126,6 +126,11 @@ impl Pass {
 /// How many ranks puts have.
 fn put_ranks(declared: &[Kind]) -> u32 {
     u32::try_from(2 * declared.len() + 1).unwrap_or(u32::MAX / 4)
+}
+
+/// Whether a rank is one of deletes.
+pub(super) fn is_delete_rank(rank: u32, declared: &[Kind]) -> bool {
+    rank >= put_ranks(declared)
 }
 
 /// The rank of puts of a kind: declared kinds in their order, their statuses, all others.
@@ -292,6 +297,7 @@ impl Link {
     /// a checkpoint says whether it helped.
     pub(super) fn resync_done(&mut self, from: &FeedCursor, cx: &mut Cx<'_>) {
         (self.server.served, self.out.checkpoint_sent) = (None, None);
+        cx.feed.freeze(false);
         if self.out.flow != Flow::Stuck {
             return;
         }
@@ -370,8 +376,9 @@ impl Link {
 
     /// Asks the shell for contents, if any is needed.
     pub(super) fn load(&mut self, planned: Vec<Planned>, cx: &mut Cx<'_>) {
-        let live = planned.iter().filter(|one| one.state.stub().is_some());
-        let wants: Vec<_> = live.map(|one| (one.key.clone(), one.rev)).collect();
+        let signed = self.signs();
+        let loaded = planned.iter().filter(|one| signed || one.state.stub().is_some());
+        let wants: Vec<_> = loaded.map(|one| (one.key.clone(), one.rev)).collect();
         self.out.answers_next = !planned.iter().any(|one| one.purpose == Purpose::Answer);
         self.out.load = Some(planned);
         if wants.is_empty() {
@@ -382,16 +389,21 @@ impl Link {
     }
 
     /// Contents came: sends what is still the newest; what overtook another, a later load brings.
-    pub(super) fn loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        let mut contents = contents.into_iter();
+    pub(super) fn loaded(&mut self, loaded: Vec<Option<LoadedChange>>, cx: &mut Cx<'_>) {
+        let (signed, mut loaded) = (self.signs(), loaded.into_iter());
         for Planned { key, rev, state, purpose } in self.out.load.take().unwrap_or_default() {
-            let content = state.stub().and_then(|_| contents.next().flatten());
+            let asked = signed || state.stub().is_some();
+            let LoadedChange { rev: found, content, proof } =
+                Some(()).filter(|()| asked).and_then(|()| loaded.next().flatten()).unwrap_or_default();
             let (upto, created) = match purpose {
                 Purpose::Change { upto, created } => (upto, created),
                 Purpose::Answer => (Position::default(), false),
                 Purpose::None => continue,
             };
-            if cx.feed.get(&key).map_or(state.stub().is_some(), |(now, _)| now != rev) {
+            // The store may have what memory forgot: its proof is of that change.
+            let proof = proof.filter(|_| found == rev);
+            // And it may be ahead for a moment: what is newer there follows.
+            if found > rev || cx.feed.get(&key).map_or(state.stub().is_some(), |(now, _)| now != rev) {
                 self.counters.coalesced += 1;
                 continue;
             }
@@ -403,11 +415,15 @@ impl Link {
                     cx.note(Note::Missing(key));
                     continue;
                 }
+                (ObjectState::Deleted { .. }, _) if signed && proof.is_none() && purpose != Purpose::Answer => {
+                    // Its tombstone was forgotten meanwhile: the flow is stuck by that, and the other side compares.
+                    continue;
+                }
                 (ObjectState::Deleted { uid }, _) => (Op::Delete { uid }, None, 0),
             };
             let seq = if purpose == Purpose::Answer { 0 } else { self.next_seq(op.content_len(), cx) };
             self.counters.sent += 1;
-            cx.send(Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at })));
+            cx.send(Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at, proof })));
         }
     }
 

@@ -32,9 +32,10 @@ use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
 use model::sort::SortCompactly;
 use model::trie::Leaf;
-use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Timestamp};
+use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp};
 
 use super::outbox::order_of;
+use super::proof::{FeedProofs, is_older};
 use super::types::{LinkConfig, Note, Span};
 use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Capabilities, Event, Frame, MAX_REQUESTED, Op, ResyncRequest, ResyncResponse};
@@ -88,6 +89,8 @@ pub(crate) struct Resync {
     /// A resync ended, and the roots were different all the same.
     differs: bool,
     pub began: Timestamp,
+    /// What the answer to the request under way is to name, so that no answer of before counts.
+    pub challenge: String,
     /// Since when the source does not answer a request, or sent nothing of the answer.
     pub asked_at: Option<Timestamp>,
     /// Parts of inventory resyncs that were answered.
@@ -169,6 +172,18 @@ impl Resync {
     /// The roots are different. After a resync the source gets a frame: it would take the sets for equal.
     pub fn differed(&mut self) {
         self.differs |= self.failures > 0;
+    }
+
+    /// Where the source's feed stood when the comparison under way began.
+    fn compared_at(&self) -> u64 {
+        if let ResyncStage::UnderWay(comparison) = &self.stage { comparison.cursor.revision } else { 0 }
+    }
+
+    /// What was asked for is not at the source any more, as far as anything proves.
+    pub(super) fn is_not_there(&mut self, key: &ObjectKey) {
+        if let Some(Phase::Fetching(fetching)) = self.phase() {
+            fetching.asked.remove(key);
+        }
     }
 
     /// How far the comparison under way is.
@@ -257,15 +272,15 @@ impl Phase {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fetching {
-    /// Keys and sizes; taken from the end.
-    wants: Vec<(ObjectKey, u64)>,
-    asked: BTreeMap<ObjectKey, u64>,
+    /// Objects as the comparison found them, where it did; taken from the end.
+    wants: Vec<(ObjectKey, Option<Stub>)>,
+    asked: BTreeMap<ObjectKey, Option<Stub>>,
     orphans: BTreeSet<ObjectKey>,
 }
 
 impl Fetching {
     fn of(found: &Found) -> Fetching {
-        let want = |(section, leaf): &(SectionKey, Leaf)| (key_of(section, leaf), leaf.stub.size);
+        let want = |(section, leaf): &(SectionKey, Leaf)| (key_of(section, leaf), Some(leaf.stub.clone()));
         let orphans = found.orphans.iter().map(|(section, leaf)| key_of(section, leaf)).collect();
         Fetching { wants: found.differing.iter().map(want).collect(), orphans, ..Fetching::default() }
     }
@@ -360,7 +375,8 @@ impl Link {
             return self.step_comparison(cx);
         }
         (resync.stage, resync.frames, resync.fetched) = (ResyncStage::Requested, 0, 0);
-        self.request(ResyncRequest::Sections, cx);
+        let request = self.sections_request(cx.now);
+        self.request(request, cx);
     }
 
     fn request(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
@@ -372,8 +388,13 @@ impl Link {
 
     /// The source answers.
     pub(super) fn resync_responded(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
-        if let ResyncResponse::Sections { cursor, .. } = &response {
+        if let ResyncResponse::Sections { cursor, sections, proof } = &response {
             self.observe_peer_head(cursor.revision);
+            if matches!(self.resync.stage, ResyncStage::Requested)
+                && let Err(why) = self.proves_sections(cursor, sections, proof.as_ref())
+            {
+                return self.unproven_set(why, cx);
+            }
         }
         let (incarnation, head) = (self.peer_incarnation.clone(), self.peer_head);
         let most = self.config.limits.requested.min(MAX_REQUESTED);
@@ -385,7 +406,7 @@ impl Link {
             {
                 self.too_many(cx);
             }
-            (ResyncStage::Requested, ResyncResponse::Sections { cursor, sections })
+            (ResyncStage::Requested, ResyncResponse::Sections { cursor, sections, .. })
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
                 self.resync.asked_at = None;
@@ -410,13 +431,20 @@ impl Link {
                 else {
                     return;
                 };
-                let changed = comparison.resumed || head > comparison.cursor.revision;
+                // What is proven is answered from one set.
+                let proven = matches!(self.config.proofs, FeedProofs::Required(_));
+                let changed = !proven && (comparison.resumed || head > comparison.cursor.revision);
                 let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
                     true => descent.supply_current_at(&section, &path, node),
                     false => descent.supply_at(&section, &path, node),
                 });
-                if let Err(error) = supplied {
-                    self.end_descent(&error, cx);
+                match supplied {
+                    // The source does not have that set any more: it was on a link before, or in an exchange.
+                    Err(DescentError::Unwanted(_)) if proven && comparison.resumed => {
+                        self.resync.compare_anew(cx.now);
+                    }
+                    Err(error) => self.end_descent(&error, cx),
+                    Ok(()) => {}
                 }
             }
             (ResyncStage::UnderWay(_), ResyncResponse::Objects(_)) => self.all_answered(),
@@ -429,7 +457,7 @@ impl Link {
         let Some(phase) = self.resync.phase() else { return };
         match phase {
             Phase::Listing(names) => {
-                let wants = std::mem::take(names).into_iter().map(|key| (key, 0)).collect();
+                let wants = std::mem::take(names).into_iter().map(|key| (key, None)).collect();
                 *phase = Fetching { wants, ..Fetching::default() }.wanted(&self.config.kinds);
             }
             // What did not come by now is not at the source in a form that it can send, or is like that here.
@@ -442,9 +470,14 @@ impl Link {
     /// An event with number 0: for the resync, or back to who asked. What is gone at the source goes with
     /// the orphans.
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
+        let compared_at = self.resync.compared_at();
         let Some(Phase::Fetching(fetching)) = self.resync.phase() else { return Some(event) };
-        if fetching.asked.remove(&event.key).is_none() {
-            return Some(event);
+        let Some(found) = fetching.asked.remove(&event.key) else { return Some(event) };
+        if matches!(self.config.proofs, FeedProofs::Required(_))
+            && is_older(&event, compared_at, found.as_ref())
+        {
+            // One of before is withheld as if it were not there: the roots go on differing.
+            return None;
         }
         if matches!(event.op, Op::Delete { .. }) {
             if cx.replica.received(&event.key).is_some() {
@@ -511,12 +544,12 @@ impl Link {
             return;
         }
         let (mut keys, mut bytes) = (Vec::new(), 0);
-        while let Some((key, size)) = fetching.wants.last() {
-            bytes = size.saturating_add(bytes);
+        while let Some((key, stub)) = fetching.wants.last() {
+            bytes = stub.as_ref().map_or(0, |stub| stub.size).saturating_add(bytes);
             if fetching.asked.len() >= most || (bytes > most_bytes && !fetching.asked.is_empty()) {
                 break;
             }
-            fetching.asked.insert(key.clone(), *size);
+            fetching.asked.insert(key.clone(), stub.clone());
             keys.push(key.clone());
             fetching.wants.pop();
         }

@@ -105,15 +105,19 @@ impl Link {
         }
         self.server.served = Some(cx.now);
         match request {
-            ResyncRequest::Sections => self.serve_sections(cx),
+            ResyncRequest::Sections => self.serve_sections(None, cx),
+            ResyncRequest::ProvenSections { challenge } => self.serve_sections(Some(&challenge), cx),
             ResyncRequest::Tops { section, paths } => {
                 // Whoever compares takes another node than was named only of a set that changed.
                 let head = cx.feed.head();
-                if head > self.server.announced {
+                if cx.feed.frozen().is_none() && head > self.server.announced {
                     self.server.announced = head;
                     cx.send(Frame::Ping(Ping { head, ..Ping::default() }));
                 }
-                let trie = cx.feed.set().section(&section);
+                let trie = match cx.feed.frozen() {
+                    Some(frozen) => frozen.section(&section),
+                    None => cx.feed.set().section(&section),
+                };
                 let paths = paths.into_iter().take(MAX_REQUESTED);
                 let sane = |path: &Vec<u8>| path.len() <= MAX_DEPTH && path.iter().all(|nibble| *nibble < 16);
                 let tops = paths.filter(sane).map(|path| {
@@ -133,9 +137,10 @@ impl Link {
         }
     }
 
-    fn serve_sections(&mut self, cx: &mut Cx<'_>) {
+    fn serve_sections(&mut self, challenge: Option<&str>, cx: &mut Cx<'_>) {
         self.counters.resyncs_served += 1;
         self.server.announced = cx.feed.head();
+        cx.feed.freeze(challenge.is_some());
         let set = cx.feed.set();
         if set.sections().count() > MAX_SECTIONS {
             let message = format!("objects are of more than {MAX_SECTIONS} kinds and namespaces");
@@ -143,7 +148,8 @@ impl Link {
             return;
         }
         let sections = set.sections().map(|(key, trie)| (key.clone(), trie.hash())).collect();
-        self.respond(ResyncResponse::Sections { cursor: cx.feed.cursor(), sections }, cx);
+        let proof = challenge.and_then(|challenge| self.prove_head(challenge, cx));
+        self.respond(ResyncResponse::Sections { cursor: cx.feed.cursor(), sections, proof }, cx);
     }
 
     fn respond(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {

@@ -7,8 +7,9 @@ use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
+use super::proof::FeedProofs;
 use super::batch::{ApplyBatch, ItemOutcome, NotDurable};
-use crate::durable::Content;
+use crate::durable::LoadedChange;
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};
 use crate::replica::{MAX_BYTES, MAX_OBJECTS};
@@ -33,6 +34,8 @@ pub struct LinkConfig {
     pub max_delete_percent: u8,
     /// How long it lasts.
     pub span: Span,
+    /// What proves the control plane's feed to the node (IDN-9).
+    pub proofs: FeedProofs,
     /// Bounds and waits; links share them.
     pub limits: Arc<Limits>,
 }
@@ -49,6 +52,7 @@ impl LinkConfig {
             kinds,
             max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
             span: Span::Transport,
+            proofs: FeedProofs::Unsigned,
             limits: Arc::default(),
         }
     }
@@ -136,8 +140,8 @@ pub enum Input {
     Open,
     /// A frame came.
     Frame(Frame),
-    /// Contents asked for by [`Output::Load`], in its order; `None` where the shell has none.
-    Loaded(Vec<Option<Content>>),
+    /// What was asked for by [`Output::Load`], in its order; `None` where the shell has nothing.
+    Loaded(Vec<Option<LoadedChange>>),
     /// The batch was applied, and [`ApplyBatch::write`] of these outcomes, one for each item, is durable; or
     /// nothing of it is.
     Applied(Result<Vec<ItemOutcome>, NotDurable>),
@@ -172,8 +176,8 @@ pub enum LinkCommand {
 pub enum Output {
     /// Send a frame; those that [`super::may_overtake`] allows go before waiting data.
     Send(Frame),
-    /// Bring these contents of the own feed, each at this change or newer; one load is under way at a
-    /// time. Not to be carried out while much waits to be sent: it makes more. With nothing wanted it asks
+    /// Bring these objects of the own feed, each at this change or newer: contents, and where the feed is signed
+    /// what proves them, also of those that are gone. One load is under way at a time. Not to be carried out while much waits to be sent: it makes more. With nothing wanted it asks
     /// for just that.
     Load(Vec<(ObjectKey, u64)>),
     /// Apply these, then make [`ApplyBatch::write`] durable, then say [`Input::Applied`].

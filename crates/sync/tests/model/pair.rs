@@ -11,7 +11,10 @@ use sync::admission::Permits;
 use sync::durable::Content;
 use sync::frame::Frame;
 use sync::link::{ApplyItem, ItemOutcome, NotDurable, Note};
-use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, SavedFeed, SavedReplica};
+use sync::{Feed, Input, Link, LinkConfig, LoadedChange, Mode, Output, Replica, Role, SavedFeed, SavedReplica};
+
+#[path = "signing.rs"]
+pub mod signing;
 
 pub const PRINCIPAL: usize = 0;
 pub const AGENT: usize = 1;
@@ -43,6 +46,17 @@ pub struct Side {
     pub full: bool,
     /// Nothing can be kept while this is set.
     pub disk_full: bool,
+}
+
+impl Side {
+    /// What is kept of an object of the feed, proven where the feed is signed.
+    fn loaded(&self, key: &ObjectKey) -> Option<LoadedChange> {
+        let (rev, state) = self.feed.get(key)?;
+        let content = |bytes: &Bytes| Content { bytes: bytes.clone(), trace: None, at: 1 };
+        let content = state.stub().and_then(|_| self.contents.get(key).map(content));
+        let proof = signing::proof(&self.config.proofs, self.feed.incarnation(), rev, key, state);
+        Some(LoadedChange { rev, content, proof })
+    }
 }
 
 /// Permits that are counted, and not given while the rest of the fleet is busy.
@@ -194,15 +208,8 @@ impl Pair {
                     }
                 }
                 Output::Load(wants) => {
-                    let content = |key| {
-                        side.contents.get(key).map(|bytes: &Bytes| Content {
-                            bytes: bytes.clone(),
-                            trace: None,
-                            at: 1,
-                        })
-                    };
-                    let contents = wants.iter().map(|(key, _)| content(key)).collect();
-                    side.held.push_front(Input::Loaded(contents));
+                    let loaded = wants.iter().map(|(key, _)| side.loaded(key)).collect();
+                    side.held.push_front(Input::Loaded(loaded));
                 }
                 Output::Apply(_) if side.disk_full => {
                     side.held.push_back(Input::Applied(Err(NotDurable("no space".to_owned()))));

@@ -12,8 +12,8 @@ use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::durable::{Content, Write};
 use sync::frame::{Frame, Refused, ResyncResponse};
-use sync::link::{ApplyBatch, ItemOutcome, Limits, LinkCommand, Note, Span};
-use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
+use sync::link::{ApplyBatch, FeedProofs, ItemOutcome, Limits, LinkCommand, Note, Span};
+use sync::{Feed, Input, Link, LinkConfig, LoadedChange, Mode, Output, Replica, Role, refusal};
 
 #[path = "changes.rs"]
 mod changes;
@@ -23,6 +23,8 @@ mod disk;
 mod heal;
 #[path = "history.rs"]
 mod history;
+#[path = "signing.rs"]
+mod signing;
 
 use disk::Disk;
 pub use history::{Op, Rng, history};
@@ -64,6 +66,8 @@ pub struct World {
     mode: Mode,
     /// Transports end at any frame.
     cuts: bool,
+    /// The principal proves its feed, and the agent takes nothing else.
+    signed: bool,
     healed: bool,
     sides: [Side; 2],
     wires: [VecDeque<Frame>; 2],
@@ -157,6 +161,7 @@ impl World {
             now: Timestamp(1_000_000),
             mode,
             cuts,
+            signed: !interop && seed % 4 == 1,
             healed: false,
             sides,
             wires: [VecDeque::new(), VecDeque::new()],
@@ -173,6 +178,7 @@ impl World {
             Mode::Autonomous => "autonomous",
         });
         world.reach(if interop { "interop" } else { "walk" });
+        world.reach(if world.signed { "signed" } else { "unsigned" });
         world
     }
 
@@ -245,6 +251,9 @@ impl World {
             let mut config = LinkConfig::new(side.role, self.mode, &format!("i{}", side.instance), kinds);
             config.capabilities.trie_resync = side.walk;
             config.max_delete_percent = 40;
+            if self.signed {
+                config.proofs = if at == PRINCIPAL { signing::made(1) } else { signing::required(1) };
+            }
             config.limits = Arc::new(Limits {
                 window_events: WINDOW,
                 window_bytes: 40,
@@ -423,7 +432,7 @@ impl World {
                         "shutdown" => "closed shutdown",
                         "cursor" => "closed cursor",
                         "no-request" => "closed no-request",
-                        other => panic!("closed: {other}"),
+                        other => panic!("closed: {other}: {}", why.message),
                     });
                     close = true;
                 }
@@ -502,11 +511,15 @@ impl World {
         let Some(job) = self.sides[at].jobs.pop_front() else { return };
         match job {
             Job::Load(wants) => {
-                let ours = &self.sides[at].disk.ours;
-                let contents =
-                    wants.iter().map(|(key, _)| ours.get(key).and_then(|(_, content)| content.clone()));
-                let contents = contents.collect();
-                self.give(at, Input::Loaded(contents));
+                let proofs = if self.signed && at == PRINCIPAL { signing::made(1) } else { FeedProofs::Unsigned };
+                let Disk { ours, incarnation, .. } = &self.sides[at].disk;
+                let loaded = |(key, _): &(ObjectKey, u64)| {
+                    let (change, content) = ours.get(key)?;
+                    let proof = signing::proof(&proofs, incarnation, change.rev, key, &change.state);
+                    Some(LoadedChange { rev: change.rev, content: content.clone(), proof })
+                };
+                let loaded = wants.iter().map(loaded).collect();
+                self.give(at, Input::Loaded(loaded));
             }
             Job::Apply(batch) => {
                 let outcomes: Vec<ItemOutcome> =

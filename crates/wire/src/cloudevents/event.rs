@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use data_encoding::BASE64;
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,8 +65,7 @@ struct Inventory {
     checksum: Option<Digest>,
 }
 
-/// The frames that are no changes, each with its name. The name `signed-batch` is reserved for a batch
-/// of events that its author signs (IDN-9).
+/// The frames that are no changes, each with its name.
 macro_rules! frames {
     ($($name:literal $frame:ident)*; without data: $($bare_name:literal $bare:ident)*) => {
         /// The name of a frame, and what it carries unless it is a change.
@@ -217,6 +217,7 @@ impl<'a> CloudEvent<'a> {
         }
         let trace = attributes.get(Attribute::Trace).filter(|text| trace_fits(text)).map(str::to_owned);
         let at = attributes.parsed(Attribute::At)?.unwrap_or_default();
+        let proof = attributes.proof()?;
         let (seq, rev) = (attributes.number(Attribute::Seq)?, attributes.number(Attribute::Rev)?);
         let revision = match attributes.get(Attribute::Upto) {
             Some(_) => attributes.number(Attribute::Upto)?,
@@ -232,7 +233,7 @@ impl<'a> CloudEvent<'a> {
             let digest = digest.unwrap_or_else(|| Digest::of(&content));
             Op::Put { stub: Stub { uid, digest, size: content.len() as u64 }, content, created }
         };
-        Ok(Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at })))
+        Ok(Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at, proof })))
     }
 }
 
@@ -251,6 +252,9 @@ impl<'a> Attributes<'a> {
         }
         if let Some(trace) = &change.trace {
             self.set(Attribute::Trace, trace);
+        }
+        if let Some(proof) = &change.proof {
+            self.set(Attribute::Proof, BASE64.encode(proof));
         }
         match &change.op {
             Op::Delete { uid } => {
@@ -272,6 +276,13 @@ impl<'a> Attributes<'a> {
                 Ok(Data::Bytes(content.clone()))
             }
         }
+    }
+
+    /// What proves a change.
+    fn proof(&self) -> Result<Option<Bytes>, ReadFrameError> {
+        let wrong = |_| ReadFrameError::Attribute(Attribute::Proof.as_str());
+        let decode = |text: &str| BASE64.decode(text.as_bytes()).map(Bytes::from).map_err(wrong);
+        self.get(Attribute::Proof).map(decode).transpose()
     }
 
     fn parsed<T: std::str::FromStr>(&self, attribute: Attribute) -> Result<Option<T>, ReadFrameError> {

@@ -111,6 +111,7 @@ attributes! {
     Gone "gone"
     At "at"
     Trace "traceparent"
+    Proof "proof"
 }
 
 impl Attribute {

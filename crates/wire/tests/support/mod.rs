@@ -35,6 +35,7 @@ pub fn put(name: &str, content: &[u8]) -> Event {
         op: Op::Put { stub, content: Bytes::copy_from_slice(content), created: false },
         trace: None,
         at: 1_800_000_000_000,
+        proof: None,
     }
 }
 
@@ -148,9 +149,10 @@ fn events() -> impl Strategy<Value = Frame> {
         1 => texts().prop_map(|uid| Op::Delete { uid: uid.into() }),
     ];
     let trace = option::of("00-[0-9a-f]{32}-[0-9a-f]{16}-01");
-    (numbers(), numbers(), positions(), keys(), op, trace, any::<i64>()).prop_map(
-        |(seq, rev, upto, key, op, trace, at)| {
-            Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at }))
+    let proof = option::of(vec(any::<u8>(), 0..=trust::feed_proof::MAX_PROOF).prop_map(Bytes::from));
+    (numbers(), numbers(), positions(), keys(), op, trace, any::<i64>(), proof).prop_map(
+        |(seq, rev, upto, key, op, trace, at, proof)| {
+            Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at, proof }))
         },
     )
 }
@@ -187,6 +189,7 @@ fn paths() -> impl Strategy<Value = Vec<u8>> {
 fn asks() -> impl Strategy<Value = ResyncRequest> {
     prop_oneof![
         Just(ResyncRequest::Sections),
+        texts().prop_map(|challenge| ResyncRequest::ProvenSections { challenge }),
         (sections(), vec(paths(), 0..5)).prop_map(|(section, paths)| ResyncRequest::Tops { section, paths }),
         vec(keys(), 0..5).prop_map(ResyncRequest::Objects),
         cursors().prop_map(|from| ResyncRequest::Done { from }),
@@ -204,8 +207,8 @@ fn tells() -> impl Strategy<Value = ResyncResponse> {
         vec(digests(), 16).prop_map(|children| TrieNode::Branch(Box::new(children.try_into().unwrap())));
     let top = prop_oneof![branch, vec(leaf, 0..=8).prop_map(TrieNode::Bucket)];
     prop_oneof![
-        (cursors(), vec((sections(), digests()), 0..4))
-            .prop_map(|(cursor, sections)| ResyncResponse::Sections { cursor, sections }),
+        (cursors(), vec((sections(), digests()), 0..4), option::of(vec(any::<u8>(), 0..80).prop_map(Bytes::from)))
+            .prop_map(|(cursor, sections, proof)| ResyncResponse::Sections { cursor, sections, proof }),
         (sections(), vec((paths(), top), 0..3))
             .prop_map(|(section, tops)| ResyncResponse::Tops { section, tops }),
         numbers().prop_map(ResyncResponse::Objects),
