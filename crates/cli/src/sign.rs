@@ -10,7 +10,6 @@ use trust::Header;
 use trust::feature::FEATURES;
 
 use crate::check;
-use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
@@ -32,12 +31,10 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
 pub struct SignArgs {
-    #[command(flatten)]
-    connect: Connect,
     /// What is to be signed; the signatures are added to it
     file: PathBuf,
-    /// A key that signs: a key file, an age file or a signer file [default: release.key beside the credentials]
-    #[arg(long = "key", value_name = "FILE", env = RELEASE_KEY_ENV)]
+    /// A key that signs: a key file, an age file or a signer file; may be given more than once
+    #[arg(long = "key", value_name = "FILE", env = RELEASE_KEY_ENV, required = true)]
     keys: Vec<PathBuf>,
     /// Sign only what this fleet repo declares
     #[arg(long, value_name = "DIR")]
@@ -107,10 +104,10 @@ impl UserError for SignReleaseError {
 pub fn run(args: &SignArgs, screen: Screen) -> Result<Exit, Failure> {
     let mut request = SigningRequest::read(&args.file).map_err(SignReleaseError::Request)?;
     let headers = request.headers(&request.trust).map_err(SignReleaseError::Request)?;
-    let keys = match args.keys.as_slice() {
-        [] => credentials::release_keys(&[], &args.connect.credentials()?.0)?,
-        named => credentials::release_keys(named, &args.file)?,
-    };
+    let mut keys = Vec::new();
+    for path in &args.keys {
+        keys.push(credentials::release_key(Some(path), path)?.key);
+    }
     if let Some(repo) = &args.repo {
         compare(repo, &headers)?;
     }
@@ -118,7 +115,7 @@ pub fn run(args: &SignArgs, screen: Screen) -> Result<Exit, Failure> {
     aside(shown.trim_end());
     screen.confirm("these headers are signed", args.yes)?;
     for key in &keys {
-        add(&mut request, &key.key)?;
+        add(&mut request, key)?;
     }
     request::written(&request, &args.file, screen)
 }
