@@ -27,7 +27,8 @@ fn join(of: u32, name: &str, state: JoinState) -> PendingJoin {
         address: "192.0.2.1".to_owned(),
         prefix: "192.0.2.0/24".to_owned(),
         group: None,
-        since: START.plus(Duration::from_secs(u64::from(of))),
+        // The smaller the number, the later it asked: an order by id is another one.
+        since: START.minus(Duration::from_secs(u64::from(of))),
         state,
         decided: None,
     }
@@ -116,8 +117,8 @@ fn they_are_listed_by_age_and_found_by_name_and_id() {
     let ids = |found: Vec<&plane::joining::HeardJoin>| {
         found.iter().map(|kept| kept.join.node_id.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(ids(pending.all()), [id(2), id(5), id(9)]);
-    assert_eq!(ids(pending.named("web-1")), [id(2), id(9)]);
+    assert_eq!(ids(pending.all()), [id(9), id(5), id(2)]);
+    assert_eq!(ids(pending.named("web-1")), [id(9), id(2)]);
     assert_eq!(ids(pending.named(id(5).as_str())), [id(5)]);
     assert_eq!(ids(pending.named("web")), []);
     // A decision of one that was forgotten meanwhile brings it not back.

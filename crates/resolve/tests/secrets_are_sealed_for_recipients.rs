@@ -153,6 +153,34 @@ fn a_default_counts_for_whoever_does_not_set_it() {
     );
 }
 
+/// A host's own vars, a template, a param that stands in two places.
+#[test]
+fn what_a_node_needs_is_found_wherever_it_stands() {
+    let of = |name: &str, in_text| (name.to_owned(), in_text);
+    let nodes = "nodes:\n  - match: [b.t]\n    modules: [app]\n";
+    let own = [("nodes.yaml", nodes), ("hosts/b.t.yaml", "vars: {app.word: secret:team/host}\n")];
+    assert_eq!(needed(&with(tree("recipients: {}\n"), own)), [of("team/host", true), of("team/key", false)]);
+    let templated = [
+        ("nodes.yaml", "nodes:\n  - match: [b.t]\n    modules: [plain]\n"),
+        ("modules/plain/module.yaml", "resources:\n  - file: /etc/x\n    template: x.j2\n"),
+        ("modules/plain/templates/x.j2", "x={{ secret(\"team/templated\") }}\n"),
+    ];
+    assert_eq!(needed(&with(tree("recipients: {}\n"), templated)), [of("team/templated", true)]);
+    // A module that names none itself, and is given one.
+    let given = "params:\n  word: {type: secret, required: true}\nresources:\n  - file: /etc/x\n    content: ${{ params.word }}\n";
+    let nodes_given =
+        "nodes:\n  - match: [a.t]\n    modules: [app]\n    vars: {app.word: secret:team/word}\n";
+    let given =
+        with(tree("recipients: {}\n"), [("nodes.yaml", nodes_given), ("modules/app/module.yaml", given)]);
+    let given = check(&given).unwrap();
+    let of_node = SecretNeeds::of(given.specialize()).of_node(given.specialize().node("a.t").unwrap());
+    assert_eq!(of_node, ["team/word".to_owned()].into());
+    let twice = "params:\n  both: {type: secret, default: \"secret:team/default\"}\nresources:\n  - file: /etc/whole\n    \
+                 content: ${{ params.both }}\n  - file: /etc/text\n    content: \"x=${{ params.both }}\"\n";
+    let twice = [("nodes.yaml", nodes), ("modules/app/module.yaml", twice)];
+    assert_eq!(needed(&with(tree("recipients: {}\n"), twice)), [of("team/default", true)]);
+}
+
 /// A param that is the whole content of a file in its own module is a text where another module reads it as a var.
 #[test]
 fn what_another_module_reads_has_to_be_a_text() {

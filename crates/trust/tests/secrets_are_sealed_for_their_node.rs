@@ -55,6 +55,11 @@ fn what_did_not_change_is_the_same_bytes_and_no_other() {
         one("b", b"x", "web-1", &a).0.sealed,
         "equal values of two secrets are not told"
     );
+    // A key seals one value of one secret, as its nonce is fixed.
+    for (other, name, value) in [("value", "a", b"y"), ("secret", "b", b"x")] {
+        let other_key = one(name, value, "web-1", &a).0.commitment;
+        assert_ne!(first.0.commitment, other_key, "another {other}: another key");
+    }
     assert_eq!(first.0, one("a", b"x", "web-2", &b).0, "all nodes share what is sealed");
     assert_ne!(first.1.wraps, one("a", b"x", "web-1", &b).1.wraps);
     assert_ne!(first.1.wraps, one("a", b"x", "web-2", &a).1.wraps);
