@@ -25,8 +25,16 @@ fn pushed(count: u64) -> Vec<u8> {
         let stub = Stub { uid: "u".into(), ..Stub::of(&content) };
         let key: ObjectKey = item(&format!("n{number}"));
         let op = Op::Put { stub, content: content.clone(), created: true };
-        let event =
-            Event { seq: number, rev: number, upto: Position::at(number), key, op, trace: None, at: 0, proof: None };
+        let event = Event {
+            seq: number,
+            rev: number,
+            upto: Position::at(number),
+            key,
+            op,
+            trace: None,
+            at: 0,
+            proof: None,
+        };
         sse::encode(&mut origin, &Frame::Event(Box::new(event)), &mut out).unwrap();
     }
     out

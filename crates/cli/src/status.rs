@@ -112,7 +112,9 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
         out.push_str(&screen.mark(Mark::Bad, &line));
     }
     if let Some(why) = &view.control_plane_key_unusable {
-        let line = format!("nodes take no new objects and actions, because they are not signed as nodes believe it: {why}\n");
+        let line = format!(
+            "nodes take no new objects and actions, because they are not signed as nodes believe it: {why}\n"
+        );
         out.push_str(&screen.mark(Mark::Bad, &line));
     }
     if let Some(seq) = view.overtaken_by {

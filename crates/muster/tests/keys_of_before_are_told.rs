@@ -52,7 +52,7 @@ fn a_release_of_a_retired_key_is_gone_back_to() {
     );
     server.ok(&["key", "rotate", "release", "--drop-previous", "--reject-before", &now.to_string()]);
     let status = || text(&server.muster(&["status"]).stdout);
-    let retired = "channel fast: the key that signed release 4 was retired";
+    let retired = "channel fast: what signed release 4 is not enough any more (a key was retired";
     until("the status says that the release is to be signed anew", || {
         status().contains(retired).then_some(())
     });

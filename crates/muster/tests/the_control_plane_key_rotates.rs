@@ -42,7 +42,8 @@ impl SynchronizedFleet {
 
     fn apply(&self, object: &str, text: &str) {
         let manifest = self.temp.path().join("manifest.yaml");
-        let content = format!("kind: Item\nmetadata: {{namespace: edge-1, name: {object}}}\nspec: {{text: {text}}}\n");
+        let content =
+            format!("kind: Item\nmetadata: {{namespace: edge-1, name: {object}}}\nspec: {{text: {text}}}\n");
         write(&manifest, &content);
         self.server.ok(&["object", "apply", "-f", manifest.to_str().unwrap()]);
     }
@@ -52,7 +53,9 @@ impl SynchronizedFleet {
     }
 
     fn until_there(&self, object: &str, text: &str) {
-        until(&format!("{object} says {text} on the node"), || self.read(object)?.contains(text).then_some(()));
+        until(&format!("{object} says {text} on the node"), || {
+            self.read(object)?.contains(text).then_some(())
+        });
     }
 
     /// What the node's agent says of its link.
@@ -95,7 +98,16 @@ fn a_stolen_key_counts_no_more_and_one_that_is_not_there_is_told() {
     fleet.until_there("kept", "one");
     let (new, root) = (fleet.file("new.key"), fleet.data("root.key"));
     fleet.server.ok(&["key", "new", &new]);
-    let rotate = ["key", "rotate", "control-plane", "--to", &new, "--drop-previous", "--root-key", root.to_str().unwrap()];
+    let rotate = [
+        "key",
+        "rotate",
+        "control-plane",
+        "--to",
+        &new,
+        "--drop-previous",
+        "--root-key",
+        root.to_str().unwrap(),
+    ];
     let told = fleet.server.ok(&rotate);
     assert!(told.contains("control-plane.key"), "{told}");
     until("the control plane says that its key is not there", || {
@@ -108,7 +120,9 @@ fn a_stolen_key_counts_no_more_and_one_that_is_not_there_is_told() {
         (holding[0]["version"] == 2 && holding[0]["nodes"] == 1).then_some(())
     });
     fleet.apply("kept", "unproven");
-    until("the node says why it takes nothing", || fleet.status().contains("not the control plane's word").then_some(()));
+    until("the node says why it takes nothing", || {
+        fleet.status().contains("not the control plane's word").then_some(())
+    });
     assert!(fleet.read("kept").unwrap().contains("one"));
     std::fs::copy(&new, fleet.data("control-plane.key")).unwrap();
     fleet.until_there("kept", "unproven");

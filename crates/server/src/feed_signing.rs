@@ -109,7 +109,9 @@ impl FeedSigning {
     pub(crate) fn believes(&self, signers: &[Option<Bytes>]) -> bool {
         let SigningKeyInUse { believed, .. } = self.current();
         let Some(keys) = believed else { return true };
-        signers.iter().all(|proof| proof.as_ref().is_some_and(|proof| feed_proof::is_of_key(proof, keys.keys())))
+        signers
+            .iter()
+            .all(|proof| proof.as_ref().is_some_and(|proof| feed_proof::is_of_key(proof, keys.keys())))
     }
 
     /// The proofs of changes of a node's feed, in their order; none where nothing is signed.
@@ -156,7 +158,9 @@ impl FeedSigning {
                 ..BLOCKING_FROM => signer.sign_changes(&leaves, at),
                 _ => {
                     let signer = signer.clone();
-                    tokio::task::spawn_blocking(move || signer.sign_changes(&leaves, at)).await.unwrap_or_default()
+                    tokio::task::spawn_blocking(move || signer.sign_changes(&leaves, at))
+                        .await
+                        .unwrap_or_default()
                 }
             };
             let mut proofs = proofs.into_iter().map(Bytes::from);

@@ -49,7 +49,8 @@ async fn apply(fleet: &Fleet, names: std::ops::Range<usize>, text: &str) {
 }
 
 async fn comes_to(handler: &Arc<MemoryLinkHandler>, count: usize) {
-    until(&format!("the node has {count} objects"), async || (handler.their_count() == count).then_some(())).await;
+    until(&format!("the node has {count} objects"), async || (handler.their_count() == count).then_some(()))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +58,8 @@ async fn links_and_polls_carry_proofs_also_after_a_restart() {
     let (mut fleet, mut node) = fleet().await;
     apply(&fleet, 0..300, "one").await;
     let (linked, polled) = (handler("n1"), handler("n2"));
-    let link = running(believing(&fleet, &node).await, &linked, grpc(&node, &mut node.dial().await).await.unwrap());
+    let link =
+        running(believing(&fleet, &node).await, &linked, grpc(&node, &mut node.dial().await).await.unwrap());
     comes_to(&linked, 300).await;
     // What was written just now goes from memory, deletes included.
     apply(&fleet, 300..301, "one").await;
@@ -84,7 +86,8 @@ async fn what_a_dropped_key_signed_is_signed_anew() {
     comes_to(&handler, 20).await;
 
     let (new, head) = (SigningKey::from_seed(&[7; 32]), newest(&fleet).await);
-    let next = chain::next_version(&head, SlotName::ControlPlane, SlotChange::Replace(new.public()), None, now());
+    let next =
+        chain::next_version(&head, SlotName::ControlPlane, SlotChange::Replace(new.public()), None, now());
     let link = chain::sign(&next.unwrap(), &fleet.root_key()).unwrap();
     let _: u64 = fleet.operator().await.post("/v1/trust", &server::api::AddTrust { link }).await.unwrap();
     std::fs::write(fleet.dir.path().join("control-plane.key"), new.to_file().as_bytes()).unwrap();
@@ -120,7 +123,8 @@ async fn what_somebody_wrote_into_the_database_is_not_taken() {
     fleet.start_again().await;
     node.url = fleet.url();
     let handler = handler("n1");
-    let link = running(believing(&fleet, &node).await, &handler, grpc(&node, &mut node.dial().await).await.unwrap());
+    let link =
+        running(believing(&fleet, &node).await, &handler, grpc(&node, &mut node.dial().await).await.unwrap());
     let ended = link.ended.await.unwrap();
     assert_eq!(ended.code, "unproven", "{}", ended.message);
     assert!(ended.message.contains("Item/web/i0"), "{}", ended.message);

@@ -127,8 +127,11 @@ pub(crate) mod base64 {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
         let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-        let bytes = BASE64.decode(text.as_bytes()).ok().filter(|bytes| bytes.len() <= trust::feed_proof::MAX_PROOF);
-        bytes.map(|bytes| Some(bytes.into())).ok_or_else(|| D::Error::custom("a proof is a few bytes in base64"))
+        let bytes =
+            BASE64.decode(text.as_bytes()).ok().filter(|bytes| bytes.len() <= trust::feed_proof::MAX_PROOF);
+        bytes
+            .map(|bytes| Some(bytes.into()))
+            .ok_or_else(|| D::Error::custom("a proof is a few bytes in base64"))
     }
 }
 

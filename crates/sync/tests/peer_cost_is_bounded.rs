@@ -109,8 +109,16 @@ fn sets_have_only_so_many_sections() {
     for n in 0..=MAX_SECTIONS {
         let op = Op::Put { stub: stub(n), content: b"x".as_slice().into(), created: true };
         let rev = n as u64 + 1;
-        let event =
-            Event { seq: rev, rev, upto: sync::Position::at(rev), key: section(n), op, trace: None, at: 1, proof: None };
+        let event = Event {
+            seq: rev,
+            rev,
+            upto: sync::Position::at(rev),
+            key: section(n),
+            op,
+            trace: None,
+            at: 1,
+            proof: None,
+        };
         pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
     }
     pair.run();

@@ -116,7 +116,12 @@ fn put(content: &'static [u8]) -> Op {
 
 /// What was proven once is said again by somebody in between, at its place on the link.
 fn replay(pair: &mut Pair, mut old: sync::frame::Event) {
-    old.seq = pair.sides[PRINCIPAL].frames.iter().filter(|frame| matches!(frame, Frame::Event(event) if event.seq > 0)).count() as u64 + 1;
+    old.seq = pair.sides[PRINCIPAL]
+        .frames
+        .iter()
+        .filter(|frame| matches!(frame, Frame::Event(event) if event.seq > 0))
+        .count() as u64
+        + 1;
     // The control plane does not hear what it never sent acknowledged.
     pair.drops = |to, frame| to == PRINCIPAL && matches!(frame, Frame::Ack(_));
     pair.give(AGENT, Input::Frame(Frame::Event(Box::new(old))));

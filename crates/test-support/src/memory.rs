@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use model::{Digest, Incarnation, ObjectKey, Stub};
+use model::{Digest, Incarnation, ObjectKey, Stub, Timestamp};
 use net::Signal;
+use sync::feed::ObjectState;
 use sync::frame::Op;
-use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
+use sync::link::{ApplyBatch, FeedProver, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame, LoadedChange};
 use tokio::sync::watch;
+use trust::feed_proof::ProvenChange;
 
 use streams::{LinkHandler, LoadError};
 
@@ -39,6 +41,25 @@ struct State {
     incarnations: u64,
     refusing: Option<(ObjectKey, ItemOutcome)>,
     refusals: u64,
+    /// Proves what is sent, where it is the control plane's end.
+    prover: Option<FeedProver>,
+}
+
+impl State {
+    /// An object of the feed as it is kept.
+    fn loaded(&self, key: &ObjectKey, rev: u64) -> Option<LoadedChange> {
+        let Some(FeedProver { signer, owner }) = &self.prover else {
+            return Some(LoadedChange::unsigned(rev, self.ours.get(key)?.clone()));
+        };
+        let (rev, object) = self.feed.get(key)?;
+        let (uid, digest) = match object {
+            ObjectState::Live { stub, .. } => (&stub.uid, Some(&stub.digest)),
+            ObjectState::Deleted { uid } => (uid, None),
+        };
+        let change = ProvenChange { incarnation: self.feed.incarnation(), rev, key, uid, digest };
+        let proof = signer.sign_changes(&[change.leaf(owner)], Timestamp(1)).pop().map(Bytes::from);
+        Some(LoadedChange { rev, content: self.ours.get(key).cloned(), proof })
+    }
 }
 
 impl MemoryLinkHandler {
@@ -58,8 +79,15 @@ impl MemoryLinkHandler {
             incarnations: 0,
             refusing: None,
             refusals: 0,
+            prover: None,
         };
         MemoryLinkHandler { state: Mutex::new(state), head: Arc::default(), seen: watch::Sender::new(0) }
+    }
+
+    /// The same, which proves its feed to a node.
+    pub fn proving(self, prover: FeedProver) -> MemoryLinkHandler {
+        self.state().prover = Some(prover);
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -170,8 +198,7 @@ impl LinkHandler for MemoryLinkHandler {
 
     async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<LoadedChange>>, LoadError> {
         let state = self.state();
-        let change = |(key, rev)| Some(LoadedChange::unsigned(rev, state.ours.get(&key)?.clone()));
-        Ok(wants.into_iter().map(change).collect())
+        Ok(wants.into_iter().map(|(key, rev)| state.loaded(&key, rev)).collect())
     }
 
     async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {

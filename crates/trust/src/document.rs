@@ -186,7 +186,17 @@ impl TrustDocument {
     pub fn first(fleet: FleetId, release: Slots, root: Slots) -> TrustDocument {
         let thresholds = BTreeMap::new();
         let (beacon, control_plane, previous, created) = (None, None, None, None);
-        TrustDocument { fleet, version: 1, release, thresholds, beacon, control_plane, root, previous, created }
+        TrustDocument {
+            fleet,
+            version: 1,
+            release,
+            thresholds,
+            beacon,
+            control_plane,
+            root,
+            previous,
+            created,
+        }
     }
 
     /// What is wrong with its thresholds, if anything is.

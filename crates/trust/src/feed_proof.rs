@@ -293,7 +293,8 @@ fn key_id(key: &PublicKey) -> [u8; KEY_ID_LEN] {
 }
 
 fn group_message(fleet: &FleetId, root: &Digest, at: Timestamp) -> Vec<u8> {
-    let parts = [GROUP, &length(fleet.as_str()), fleet.as_str().as_bytes(), root.as_bytes(), &at.0.to_be_bytes()];
+    let parts =
+        [GROUP, &length(fleet.as_str()), fleet.as_str().as_bytes(), root.as_bytes(), &at.0.to_be_bytes()];
     parts.concat()
 }
 

@@ -5,7 +5,8 @@
 use model::{Digest, Incarnation, NodeId, ObjectKey, Timestamp};
 use proptest::prelude::*;
 use trust::feed_proof::{
-    FeedOwner, FeedSigner, FeedVerifier, MAX_GROUP, MAX_PROOF, ProvenChange, ProvenHead, UnprovenError, is_of_key,
+    FeedOwner, FeedSigner, FeedVerifier, MAX_GROUP, MAX_PROOF, ProvenChange, ProvenHead, UnprovenError,
+    is_of_key,
 };
 use trust::{SigningKey, Slots};
 

@@ -65,7 +65,7 @@ fn a_problem_on_the_wire() {
     problem.request_id = Some("r-1".to_owned());
     assert_eq!(
         serde_json::to_string(&problem).unwrap(),
-        r#"{"title":"The token was used","status":409,"code":"token-used","detail":"burned at noon","help":"Each token enrolls one node once. Mint a new one.","requestId":"r-1"}"#
+        r#"{"title":"The token was used","status":409,"code":"token-used","detail":"burned at noon","help":"Each token enrolls one node once. Mint a new one. If it was not this host that used it, somebody else did: `muster node list` shows the node, `muster node revoke HOSTNAME` puts it out.","requestId":"r-1"}"#
     );
     assert_eq!(problem.to_string(), "The token was used (token-used): burned at noon");
     assert_eq!(Problem::from(Code::TokenUsed).to_string(), "The token was used (token-used)");

@@ -58,7 +58,8 @@ impl Daemon {
         let local = SharedLocalState::new(machine.state().to_owned(), node.pause().cloned(), now());
         let base = DaemonFoundation::open(machine, handle)?;
         let work = base.start_work()?;
-        let owner = FeedOwner { fleet: node.trust().fleet.clone(), node: base.machine.membership.node_id.clone() };
+        let owner =
+            FeedOwner { fleet: node.trust().fleet.clone(), node: base.machine.membership.node_id.clone() };
         let control_plane = ControlPlaneTrust::of(owner, node.trust());
         let sync = base.start_sync(&work, &control_plane, seed)?;
         let rejoin = base.follow_rejoins(&sync);

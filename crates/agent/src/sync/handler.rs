@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::SyncContext;
-use super::view::PROOFS;
 use super::reconciler::ObjectReconciler;
+use super::view::PROOFS;
 use crate::clock::now;
 use crate::render::chain;
 

@@ -435,7 +435,11 @@ impl LinkManager {
     }
 
     /// A link over a transport, and what lies behind it.
-    fn end(&mut self, transport_kind: TransportKind, rules: &LinkRules) -> (LinkConfig, Arc<AgentLinkHandler>) {
+    fn end(
+        &mut self,
+        transport_kind: TransportKind,
+        rules: &LinkRules,
+    ) -> (LinkConfig, Arc<AgentLinkHandler>) {
         let (context, reconciler) = (self.context.clone(), self.reconciler.clone());
         let handler = AgentLinkHandler::new(context, reconciler, transport_kind, rules.number);
         let limits = Arc::new(sync::link::Limits::default().with(self.policy.link));

@@ -68,7 +68,8 @@ impl ResealedRelease {
         }
         let mut secrets = SecretPublisher::default();
         secrets.settings = Some(settings);
-        let values = secrets.values(fleet, &SecretNeeds::of_names(names.clone()), publisher.sealing_signer())?;
+        let values =
+            secrets.values(fleet, &SecretNeeds::of_names(names.clone()), publisher.sealing_signer())?;
         let pass = ResealPass {
             sets: &sets,
             resealer: Resealer::new(&values, fleet.recipients()),

@@ -12,8 +12,8 @@ use trust::lists;
 use trust::sealing::{self, SealedSecret, SecretKeys, SecretSealer, age};
 use trust::token::{self, Claims, KeySource};
 use trust::{
-    ChannelThreshold, Header, Revocation, RevocationSet, SealingKey, SignedList, SigningKey, Slots, TokenAllowlist,
-    TrustDocument, signed,
+    ChannelThreshold, Header, Revocation, RevocationSet, SealingKey, SignedList, SigningKey, Slots,
+    TokenAllowlist, TrustDocument, signed,
 };
 use wire::body;
 use wire::signature::{self, SignedTarget};

@@ -228,7 +228,10 @@ impl Hub {
         for node in held {
             node.abandon();
             if let Some(link) = self.sync_index.link(&node.id) {
-                link.end("reincarnated", "the control plane signs by another key, and signs anew what it gave");
+                link.end(
+                    "reincarnated",
+                    "the control plane signs by another key, and signs anew what it gave",
+                );
             }
         }
     }

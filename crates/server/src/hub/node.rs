@@ -112,11 +112,7 @@ pub(crate) enum EditRejection {
 }
 
 impl NodeSync {
-    pub(super) fn restore(
-        id: NodeId,
-        shared: NodeShared,
-        saved: sync::Saved,
-    ) -> Result<NodeSync, HubError> {
+    pub(super) fn restore(id: NodeId, shared: NodeShared, saved: sync::Saved) -> Result<NodeSync, HubError> {
         let feed = match saved.feed {
             Some(saved) => Feed::restore(saved),
             None => Feed::new(fresh_incarnation()?),

@@ -389,31 +389,6 @@ impl Store {
         self.read(move |db| objects::contents(db, &node, side, &keys)).await
     }
 
-    /// Objects of the control plane's feed for a node with what proves them, in the order of their keys; `None` for
-    /// one that was never there. At most [`crate::MAX_CONTENTS_ASKED`] in one call.
-    ///
-    /// # Errors
-    /// [`crate::StoreError::UnknownNode`] when the node is not active.
-    pub async fn sync_feed_objects(
-        &self,
-        node: &NodeId,
-        keys: Vec<ObjectKey>,
-    ) -> Result<Vec<Option<::sync::LoadedChange>>> {
-        limit("contents asked for", keys.len() as u64, MAX_CONTENTS_ASKED as u64)?;
-        let node = node.clone();
-        self.read(move |db| objects::feed_objects(db, &node, &keys)).await
-    }
-
-    /// One proof of each key that signed changes of the control plane's feed for a node; `None` among them where
-    /// changes have none.
-    ///
-    /// # Errors
-    /// [`crate::StoreError::UnknownNode`] when the node is not active.
-    pub async fn sync_feed_signers(&self, node: &NodeId) -> Result<Vec<Option<bytes::Bytes>>> {
-        let node = node.clone();
-        self.read(move |db| objects::feed_signers(db, &node)).await
-    }
-
     /// How far the sets of all active nodes are that have any, in the order of their ids.
     pub async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>> {
         self.read(objects::heads).await

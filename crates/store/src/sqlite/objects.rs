@@ -10,13 +10,15 @@ use sync::FeedCursor;
 use sync::feed::{Change, ObjectState, SavedFeed};
 use sync::{Content, LoadedChange, Saved, SavedReplica, Side};
 
+use super::Store;
 use super::cell::{Bytes32, OrFail, Text, int, uint};
 use super::nodes::active;
 use super::query;
 use super::sync::{OURS, StoredSync, THEIRS, row_at, row_of};
-use crate::MAX_LISTED;
+use crate::closure::limit;
 use crate::error::{Result, StoreError};
 use crate::objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead};
+use crate::{MAX_CONTENTS_ASKED, MAX_LISTED};
 
 const LOAD: &str = "load what is synchronized";
 const LIST: &str = "list objects";
@@ -118,6 +120,33 @@ pub(super) fn contents(
         Some(section) => query::one(db, LOAD, SQL, params![node, column(side), section, &*key.name], content),
     };
     keys.iter().map(read).collect()
+}
+
+impl Store {
+    /// Objects of the control plane's feed for a node with what proves them, in the order of their keys; `None` for
+    /// one that was never there. At most [`crate::MAX_CONTENTS_ASKED`] in one call.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when the node is not active.
+    pub async fn sync_feed_objects(
+        &self,
+        node: &NodeId,
+        keys: Vec<ObjectKey>,
+    ) -> Result<Vec<Option<LoadedChange>>> {
+        limit("contents asked for", keys.len() as u64, MAX_CONTENTS_ASKED as u64)?;
+        let node = node.clone();
+        self.read(move |db| feed_objects(db, &node, &keys)).await
+    }
+
+    /// One proof of each key that signed changes of the control plane's feed for a node; `None` among them where
+    /// changes have none.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when the node is not active.
+    pub async fn sync_feed_signers(&self, node: &NodeId) -> Result<Vec<Option<Bytes>>> {
+        let node = node.clone();
+        self.read(move |db| feed_signers(db, &node)).await
+    }
 }
 
 /// Objects of the control plane's feed with what proves them; `None` for one that was never there.

@@ -356,7 +356,8 @@ impl<'db> Pen<'db> {
 
     /// Puts a tombstone in the place of an object of ours.
     fn bury(&mut self, key: &ObjectKey, uid: &str, rev: u64, proof: Option<&[u8]>) -> Result<()> {
-        const TOMBSTONE: &str = "INSERT INTO object (node, side, section, name, rev, born, uid, size, at, proof)
+        const TOMBSTONE: &str =
+            "INSERT INTO object (node, side, section, name, rev, born, uid, size, at, proof)
             VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, 0, ?7, ?8)";
         self.take(OURS, key)?;
         let section = self.section(&key.section)?;

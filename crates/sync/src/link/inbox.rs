@@ -20,7 +20,7 @@ use crate::cursor::{FeedCursor, Position};
 use model::{ObjectKey, Timestamp};
 
 use super::batch::{ApplyBatch, ApplyItem, ItemOutcome};
-use super::proof::Verdict;
+use super::proof::ChangeAge;
 use super::types::{Limits, Output};
 use super::{Cx, Link, LinkConfig};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
@@ -203,8 +203,8 @@ impl Link {
             self.inbox.ack_due = true;
             return;
         }
-        let verdict = match self.judge(&event, cx) {
-            Ok(verdict) => verdict,
+        let age = match self.judge(&event, cx) {
+            Ok(age) => age,
             Err(why) => return self.unproven(&event.key, why, cx),
         };
         self.peer_head = self.peer_head.max(event.rev);
@@ -213,9 +213,9 @@ impl Link {
         self.inbox.verified = false;
         let upto = FeedCursor::new(incarnation, event.upto);
         self.resync.changed(&event.key, cx.now);
-        match verdict {
-            Verdict::Take => self.accept(event, cx),
-            Verdict::Old => self.duplicate(),
+        match age {
+            ChangeAge::Newer => self.accept(event, cx),
+            ChangeAge::Known => self.duplicate(),
         }
         self.inbox.complete_to(upto, cx.replica.cursor());
     }
@@ -270,20 +270,29 @@ impl Link {
     pub(super) fn delete_orphan(&mut self, key: ObjectKey, rev: u64, cx: &mut Cx<'_>) {
         let uid = cx.replica.get(&key).map_or_else(|| "".into(), |(stub, _)| stub.uid.clone());
         self.counters.orphans += 1;
-        let event =
-            Event { seq: 0, rev, upto: Position::default(), key, op: Op::Delete { uid }, trace: None, at: 0, proof: None };
+        let event = Event {
+            seq: 0,
+            rev,
+            upto: Position::default(),
+            key,
+            op: Op::Delete { uid },
+            trace: None,
+            at: 0,
+            proof: None,
+        };
         self.accept(event, cx);
     }
 
     /// An answer to a request: of a resync, or of a recovery.
     fn answered(&mut self, event: Event, cx: &mut Cx<'_>) {
         match self.judge(&event, cx) {
-            Ok(Verdict::Take) => {}
-            Ok(Verdict::Old) => return self.not_there(&event.key),
+            Ok(ChangeAge::Newer) => {}
+            Ok(ChangeAge::Known) => return self.not_there(&event.key),
             Err(why) => return self.unproven(&event.key, why, cx),
         }
         let waiting = self.inbox.waiting.get(&event.key).filter(|waiting| waiting.hold == Hold::Fetch);
-        let recovers = waiting.is_some_and(|waiting| !self.requires_proofs() || waiting.item.rev <= event.rev);
+        let recovers =
+            waiting.is_some_and(|waiting| !self.requires_proofs() || waiting.item.rev <= event.rev);
         let Some(event) = self.resync_answer(event, cx) else { return };
         if recovers {
             self.accept(event, cx);

@@ -33,8 +33,8 @@ use crate::mode::Role;
 use crate::replica::Replica;
 
 pub use batch::{ApplyBatch, ApplyItem, ItemOutcome, NotDurable};
-pub(crate) use resync::Resync;
 pub use proof::{FeedProofs, FeedProver};
+pub(crate) use resync::Resync;
 pub use types::{EndedBy, Input, Limits, LinkCommand, LinkConfig, LinkCounters, Note, Output, Span};
 
 /// How long the other side is asked to stay away when what it does cannot be helped, in
@@ -321,11 +321,7 @@ impl Link {
             let message = "without the trie resync nothing proves what is gone";
             return self.go_away("no-proofs", message, Some(STAY_AWAY), cx);
         }
-        if self.takes_changes_of(&hello.head.incarnation, cx) {
-            cx.replica.begin_incarnation(&hello.head.incarnation);
-        } else if self.requires_proofs() {
-            self.want_resync(cx);
-        }
+        self.meets_incarnation(&hello.head.incarnation, cx);
         self.resync.source_stands_at(&hello.head, cx.now);
         let (have, after) = (hello.have.clone(), hello.after.clone());
         (self.peer_head, self.inbox.announced) = (hello.head.revision, hello.head.revision);

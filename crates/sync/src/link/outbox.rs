@@ -415,7 +415,9 @@ impl Link {
                     cx.note(Note::Missing(key));
                     continue;
                 }
-                (ObjectState::Deleted { .. }, _) if signed && proof.is_none() && purpose != Purpose::Answer => {
+                (ObjectState::Deleted { .. }, _)
+                    if signed && proof.is_none() && purpose != Purpose::Answer =>
+                {
                     // Its tombstone was forgotten meanwhile: the flow is stuck by that, and the other side compares.
                     continue;
                 }

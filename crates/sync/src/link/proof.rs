@@ -16,7 +16,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::set::root_of_sections;
 use model::{Digest, Incarnation, ObjectKey, SectionKey, Stub, Timestamp};
-use trust::feed_proof::{FeedOwner, FeedSigner, FeedVerifier, ProvenChange, ProvenHead, UnprovenError, VerifiedGroup};
+use trust::feed_proof::{
+    FeedOwner, FeedSigner, FeedVerifier, ProvenChange, ProvenHead, UnprovenError, VerifiedGroup,
+};
 
 use super::outbox::is_delete_rank;
 use super::{Cx, Link};
@@ -50,11 +52,11 @@ pub struct FeedProver {
 
 /// What a proven change is to the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ChangeAge {
     /// It is newer than what is here.
-    Take,
+    Newer,
     /// It is not: it counts as received.
-    Old,
+    Known,
 }
 
 /// What was proven on the link.
@@ -90,6 +92,15 @@ impl Link {
         }
     }
 
+    /// The other side's feed is of this incarnation.
+    pub(super) fn meets_incarnation(&mut self, incarnation: &Incarnation, cx: &mut Cx<'_>) {
+        if self.takes_changes_of(incarnation, cx) {
+            cx.replica.begin_incarnation(incarnation);
+        } else if self.requires_proofs() {
+            self.want_resync(cx);
+        }
+    }
+
     /// The link begins where the replica stands: in the deletes of a pass no put of that pass is new.
     pub(super) fn proven_stands_at(&mut self, cx: &Cx<'_>) {
         let pass = cx.replica.cursor().and_then(|cursor| cursor.position().pass);
@@ -98,9 +109,9 @@ impl Link {
     }
 
     /// Judges an event by its proof and by what is here.
-    pub(super) fn judge(&mut self, event: &Event, cx: &Cx<'_>) -> Result<Verdict, UnprovenError> {
-        let FeedProofs::Required(verifier) = &self.config.proofs else { return Ok(Verdict::Take) };
-        let Some(incarnation) = &self.peer_incarnation else { return Ok(Verdict::Old) };
+    pub(super) fn judge(&mut self, event: &Event, cx: &Cx<'_>) -> Result<ChangeAge, UnprovenError> {
+        let FeedProofs::Required(verifier) = &self.config.proofs else { return Ok(ChangeAge::Newer) };
+        let Some(incarnation) = &self.peer_incarnation else { return Ok(ChangeAge::Known) };
         let (uid, digest) = match &event.op {
             Op::Put { stub, .. } => (&stub.uid, Some(&stub.digest)),
             Op::Delete { uid } => (uid, None),
@@ -108,13 +119,13 @@ impl Link {
         let answer = event.seq == 0;
         if answer && digest.is_none() && event.proof.is_none() {
             // The source has nothing under the name. That takes nothing away here.
-            return Ok(Verdict::Old);
+            return Ok(ChangeAge::Known);
         }
         let change = ProvenChange { incarnation, rev: event.rev, key: &event.key, uid, digest };
         verifier.verify_change(&change, event.proof.as_deref(), &mut self.proven.group)?;
         if answer {
             // Who asked knows what it may be: a restored source gives out revisions twice.
-            return Ok(Verdict::Take);
+            return Ok(ChangeAge::Newer);
         }
         let here = cx.replica.get(&event.key).map_or(0, |(_, rev)| rev);
         let cursor = cx.replica.cursor().filter(|cursor| cursor.incarnation == *incarnation);
@@ -123,7 +134,7 @@ impl Link {
             Some(_) => known = known.max(self.proven.deleted),
             None => self.proven.deleted = self.proven.deleted.max(event.rev),
         }
-        Ok(if event.rev > known { Verdict::Take } else { Verdict::Old })
+        Ok(if event.rev > known { ChangeAge::Newer } else { ChangeAge::Known })
     }
 
     /// Something came without a proof that counts: nothing of it is taken, and the link ends.

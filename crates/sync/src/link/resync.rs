@@ -23,12 +23,13 @@
 //! was, or from its beginning when what was fetched is not durable, the source's feed is another one or
 //! went back, or too much changed; a resync counts as failed until a checkpoint finds the roots equal.
 
+mod orphans;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::cursor::FeedCursor;
 use model::descent::{Found, key_of};
-use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
 use model::sort::SortCompactly;
 use model::trie::Leaf;
@@ -36,7 +37,7 @@ use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Stub, Ti
 
 use super::outbox::order_of;
 use super::proof::{FeedProofs, is_older};
-use super::types::{LinkConfig, Note, Span};
+use super::types::{LinkConfig, Span};
 use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Capabilities, Event, Frame, MAX_REQUESTED, Op, ResyncRequest, ResyncResponse};
 use crate::mode::Role;
@@ -592,41 +593,5 @@ impl Link {
         self.resync.asked_at = None;
         // Until a checkpoint says that it helped.
         self.resync.failures += 1;
-    }
-
-    /// Deletes orphans, or keeps them all when they are too many to go unasked.
-    fn take_orphans(&mut self, orphans: BTreeSet<ObjectKey>, rev: u64, cx: &mut Cx<'_>) {
-        let kinds = &self.config.kinds;
-        let counts = |key: &ObjectKey| kinds.contains(&key.section.kind);
-        let many = orphans.iter().filter(|key| counts(key)).count();
-        let all = cx.replica.objects().filter(|(key, _)| counts(key)).count();
-        let share = usize::from(self.config.max_delete_percent);
-        let mass = many >= SyncPolicy::FEW_ORPHANS && many * 100 > share * all;
-        let approved = self.resync.approved.take();
-        let counts = |approval: &Approval| !approval.compared || cx.now.since(approval.at) < APPROVED_FOR;
-        if !mass {
-            let began = self.resync.began;
-            self.resync.approved =
-                approved.map(|one| Approval { compared: one.compared || began >= one.at, ..one });
-        } else if !approved.as_ref().is_some_and(counts) {
-            self.resync.kept = Some((many, all));
-            // The source gets a frame: it would take the sets for equal.
-            self.inbox.ack_due = true;
-            self.note_resynced(0, orphans.len(), cx);
-            return;
-        }
-        self.inbox.ack_due |= self.resync.kept.take().is_some();
-        let mut orphans: Vec<ObjectKey> = orphans.into_iter().collect();
-        orphans.sort_compactly_by_key(|key| std::cmp::Reverse(order_of(key, kinds)));
-        self.note_resynced(orphans.len(), 0, cx);
-        for key in orphans {
-            self.delete_orphan(key, rev, cx);
-        }
-    }
-
-    fn note_resynced(&mut self, deleted: usize, kept: usize, cx: &mut Cx<'_>) {
-        let (frames, fetched) = (self.resync.frames, self.resync.fetched);
-        let took = cx.now.since(self.resync.began);
-        self.note_some(Note::Resynced { frames, fetched, deleted, kept, took }, cx);
     }
 }

@@ -7,8 +7,8 @@ use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
-use super::proof::FeedProofs;
 use super::batch::{ApplyBatch, ItemOutcome, NotDurable};
+use super::proof::FeedProofs;
 use crate::durable::LoadedChange;
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};

@@ -11,7 +11,9 @@ use sync::admission::Permits;
 use sync::durable::Content;
 use sync::frame::Frame;
 use sync::link::{ApplyItem, ItemOutcome, NotDurable, Note};
-use sync::{Feed, Input, Link, LinkConfig, LoadedChange, Mode, Output, Replica, Role, SavedFeed, SavedReplica};
+use sync::{
+    Feed, Input, Link, LinkConfig, LoadedChange, Mode, Output, Replica, Role, SavedFeed, SavedReplica,
+};
 
 #[path = "signing.rs"]
 pub mod signing;

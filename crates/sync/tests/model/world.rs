@@ -511,7 +511,8 @@ impl World {
         let Some(job) = self.sides[at].jobs.pop_front() else { return };
         match job {
             Job::Load(wants) => {
-                let proofs = if self.signed && at == PRINCIPAL { signing::made(1) } else { FeedProofs::Unsigned };
+                let proofs =
+                    if self.signed && at == PRINCIPAL { signing::made(1) } else { FeedProofs::Unsigned };
                 let Disk { ours, incarnation, .. } = &self.sides[at].disk;
                 let loaded = |(key, _): &(ObjectKey, u64)| {
                     let (change, content) = ours.get(key)?;

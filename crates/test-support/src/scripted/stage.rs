@@ -155,6 +155,8 @@ pub struct OfferPlan {
 pub const RELEASE: u8 = 2;
 /// The root key's number.
 pub const ROOT: u8 = 3;
+/// The seed of the key that signs objects and actions in the control plane's name.
+pub const CONTROL_PLANE: u8 = 4;
 
 pub fn plan(seq: u64, motd: &str) -> OfferPlan {
     let (motd, created) = (motd.to_owned(), now());
@@ -266,7 +268,10 @@ pub fn joined(url: ServerUrl, ca: &Ca, state: &Path, root: &Path, commands: Comm
         proxy: None,
         ca_pem: ca.cert_pem().to_owned(),
         cert_pem: super::certificate(ca, &own, &hostname),
-        trust: TrustDocument::first("test-1".parse().unwrap(), release, root_key),
+        trust: TrustDocument {
+            control_plane: Some(Slots::of(key(CONTROL_PLANE).public())),
+            ..TrustDocument::first("test-1".parse().unwrap(), release, root_key)
+        },
         hostname,
         key: KeySource::Own,
         root: Some(root.to_owned()),

@@ -1,5 +1,5 @@
 //! [`StolenControl`]: a control plane with every key of its own stolen. It has the CA of the fleet's nodes and the
-//! key and certificate of its server, and answers each route as a test says. What it lacks is the release key, the root
+//! key and certificate of its server and the key that proves its feeds, and answers each route as a test says. What it lacks is the release key, the root
 //! key and the nodes' own keys.
 //!
 //! ```text
@@ -26,16 +26,17 @@ use net::ServerUrl;
 use net::accept::AcceptLimits;
 use net::issue::Ca;
 use streams::Exchange;
-use sync::link::{LinkConfig, Note};
+use sync::link::{FeedProofs, FeedProver, LinkConfig, Note};
 use sync::{Mode, Role};
+use trust::FeedSigner;
 use wire::batch::{self, MAX_REQUEST};
 use wire::body::{JSON, MAX_ANSWER};
 use wire::cloudevents::Origin;
 use wire::enroll::RenewAnswer;
 use wire::{Code, Problem, route};
 
-use super::stage::Stage;
-use super::{Reply, json, problem, reply};
+use super::stage::{CONTROL_PLANE, Stage};
+use super::{Reply, json, key, problem, reply};
 use crate::memory::MemoryLinkHandler;
 use crate::tls_server::TlsServer;
 
@@ -82,9 +83,12 @@ impl StolenControl {
     /// Serves on loopback under its CA.
     pub async fn start(mode: Mode, kinds: &[&str]) -> StolenControl {
         let (stage, script) = (Stage::default(), Arc::<Mutex<Script>>::default());
-        let feed = Arc::new(MemoryLinkHandler::new("s1".parse().unwrap()));
+        let signer = FeedSigner::new("test-1".parse().unwrap(), key(CONTROL_PLANE));
+        let prover = FeedProver { owner: signer.owner(key(1).public().node_id()), signer: signer.into() };
+        let feed = Arc::new(MemoryLinkHandler::new("s1".parse().unwrap()).proving(prover.clone()));
         let kinds: Vec<Kind> = kinds.iter().map(|kind| Kind::new(kind)).collect();
-        let config = LinkConfig::new(Role::Principal, mode, "stolen", kinds);
+        let mut config = LinkConfig::new(Role::Principal, mode, "stolen", kinds);
+        config.proofs = FeedProofs::Made(prover);
         let says = Answers {
             stage: stage.clone(),
             feed: feed.clone(),

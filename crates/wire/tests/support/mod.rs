@@ -207,8 +207,16 @@ fn tells() -> impl Strategy<Value = ResyncResponse> {
         vec(digests(), 16).prop_map(|children| TrieNode::Branch(Box::new(children.try_into().unwrap())));
     let top = prop_oneof![branch, vec(leaf, 0..=8).prop_map(TrieNode::Bucket)];
     prop_oneof![
-        (cursors(), vec((sections(), digests()), 0..4), option::of(vec(any::<u8>(), 0..80).prop_map(Bytes::from)))
-            .prop_map(|(cursor, sections, proof)| ResyncResponse::Sections { cursor, sections, proof }),
+        (
+            cursors(),
+            vec((sections(), digests()), 0..4),
+            option::of(vec(any::<u8>(), 0..80).prop_map(Bytes::from))
+        )
+            .prop_map(|(cursor, sections, proof)| ResyncResponse::Sections {
+                cursor,
+                sections,
+                proof
+            }),
         (sections(), vec((paths(), top), 0..3))
             .prop_map(|(section, tops)| ResyncResponse::Tops { section, tops }),
         numbers().prop_map(ResyncResponse::Objects),
