@@ -9,26 +9,21 @@ use std::time::Duration;
 use model::exchange::Offer;
 use model::{Hostname, Timestamp};
 use net::issue::{Ca, CertificateRequest, node_request, node_validity};
-use test_support::scripted::stage::{DAY, OfferPlan, RELEASE, ROOT, make};
+use test_support::scripted::stage::{CONTROL_PLANE, DAY, OfferPlan, RELEASE, make, trust};
 use test_support::scripted::stolen::Instead;
 use test_support::scripted::victim::{Victim, delegating};
 use test_support::scripted::{certificate, key, now, problem};
 use test_support::wait::until;
+use trust::SigningKey;
 use trust::chain::{ChainHead, SlotChange, SlotName, next_version, sign};
-use trust::{SigningKey, Slots, TrustDocument};
 use wire::{Code, Problem, route};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn first() -> TrustDocument {
-    let (release, root) = (Slots::of(key(RELEASE).public()), Slots::of(key(ROOT).public()));
-    TrustDocument::first("test-1".parse().unwrap(), release, root)
-}
-
 /// A newer trust document with another release key, signed by this key.
 fn link(signer: &SigningKey, evil: &SigningKey) -> model::exchange::Signed {
     let change = SlotChange::Replace(evil.public());
-    let next = next_version(&ChainHead::of(first()), SlotName::Release, change, None, now()).unwrap();
+    let next = next_version(&ChainHead::of(trust()), SlotName::Release, change, None, now()).unwrap();
     sign(&next, signer).unwrap()
 }
 
@@ -36,7 +31,12 @@ fn link(signer: &SigningKey, evil: &SigningKey) -> model::exchange::Signed {
 async fn no_release_key_of_its_own() {
     let mut victim = Victim::start().await;
     let evil = 77;
-    let signers = [("its own key", key(evil)), ("the release key", key(RELEASE)), ("the node's key", key(1))];
+    let signers = [
+        ("a key of its own", key(evil)),
+        ("the key that proves its feeds", key(CONTROL_PLANE)),
+        ("the release key", key(RELEASE)),
+        ("the node's key", key(1)),
+    ];
     let after = victim.control.stage.last();
     for (what, signer) in signers {
         let forged = link(&signer, &key(evil));
@@ -55,7 +55,7 @@ async fn no_release_key_of_its_own() {
     victim.refuses(forged.offer, "release-signature").await;
     victim.is_alive();
     assert_eq!(victim.file("/etc/motd"), "five\n");
-    assert_eq!(victim.state().membership().unwrap().unwrap().trust, first());
+    assert_eq!(victim.state().membership().unwrap().unwrap().trust, trust());
     assert!(!victim.state().path().join("trust.json").exists(), "no newer one was kept");
 }
 

@@ -256,11 +256,19 @@ pub enum Commands {
     Allowed,
 }
 
+/// Whom the fleet's hosts believe.
+pub fn trust() -> TrustDocument {
+    let (release, root) = (Slots::of(key(RELEASE).public()), Slots::of(key(ROOT).public()));
+    TrustDocument {
+        control_plane: Some(Slots::of(key(CONTROL_PLANE).public())),
+        ..TrustDocument::first("test-1".parse().unwrap(), release, root)
+    }
+}
+
 /// A host that joined the fleet of this CA, as `web-1`, and calls there.
 pub fn joined(url: ServerUrl, ca: &Ca, state: &Path, root: &Path, commands: Commands) {
     let hostname: Hostname = "web-1".parse().unwrap();
     let own = key(1);
-    let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(ROOT).public()));
     let membership = Membership {
         node_id: own.public().node_id(),
         servers: vec![url],
@@ -268,10 +276,7 @@ pub fn joined(url: ServerUrl, ca: &Ca, state: &Path, root: &Path, commands: Comm
         proxy: None,
         ca_pem: ca.cert_pem().to_owned(),
         cert_pem: super::certificate(ca, &own, &hostname),
-        trust: TrustDocument {
-            control_plane: Some(Slots::of(key(CONTROL_PLANE).public())),
-            ..TrustDocument::first("test-1".parse().unwrap(), release, root_key)
-        },
+        trust: trust(),
         hostname,
         key: KeySource::Own,
         root: Some(root.to_owned()),
