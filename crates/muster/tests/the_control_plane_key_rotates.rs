@@ -58,6 +58,14 @@ impl SynchronizedFleet {
         });
     }
 
+    /// The node holds this version of the trust document.
+    fn until_all_hold(&self, version: u64) {
+        until(&format!("the node holds trust document {version}"), || {
+            let holding = self.server.json(&["key", "show"])["holding"].clone();
+            (holding[0]["version"] == version && holding[0]["nodes"] == 1).then_some(())
+        });
+    }
+
     /// What the node's agent says of its link.
     fn status(&self) -> String {
         String::from_utf8(self.host.run(&["status"]).stdout).unwrap()
@@ -75,7 +83,12 @@ fn write_fleet(repo: &Path, transport: &str) {
 fn the_planned_rotation_of_the_runbook() {
     for transport in ["auto", "poll"] {
         let (fleet, _running) = SynchronizedFleet::new(transport);
+        fleet.apply("before", "unsigned");
+        fleet.until_there("before", "unsigned");
+        // Its first key: what was given before is signed at once.
+        fleet.server.ok(&["key", "rotate", "control-plane"]);
         assert!(fleet.server.ok(&["key", "show"]).contains("control-plane ed25519:"));
+        fleet.until_all_hold(2);
         fleet.apply("kept", "one");
         fleet.until_there("kept", "one");
         // Lab posture: the key lies in the directory, and is changed there.
@@ -94,6 +107,8 @@ fn the_planned_rotation_of_the_runbook() {
 #[test]
 fn a_stolen_key_counts_no_more_and_one_that_is_not_there_is_told() {
     let (fleet, [running, _agent]) = SynchronizedFleet::new("auto");
+    fleet.server.ok(&["key", "rotate", "control-plane"]);
+    fleet.until_all_hold(2);
     fleet.apply("kept", "one");
     fleet.until_there("kept", "one");
     let (new, root) = (fleet.file("new.key"), fleet.data("root.key"));
@@ -115,10 +130,7 @@ fn a_stolen_key_counts_no_more_and_one_that_is_not_there_is_told() {
         said.contains("nodes take no new objects and actions").then_some(())
     });
     assert!(running.log().contains("what nodes are given is not signed as they believe it"));
-    until("the node knows that the key before counts no more", || {
-        let holding = fleet.server.json(&["key", "show"])["holding"].clone();
-        (holding[0]["version"] == 2 && holding[0]["nodes"] == 1).then_some(())
-    });
+    fleet.until_all_hold(3);
     fleet.apply("kept", "unproven");
     until("the node says why it takes nothing", || {
         fleet.status().contains("not the control plane's word").then_some(())

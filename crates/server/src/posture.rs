@@ -259,7 +259,7 @@ pub const RELEASE_KEY: &str = "release.key";
 /// The key that signs beacons and nothing else. A fleet has one if the file is there when it is founded.
 pub const BEACON_KEY: &str = "beacon.key";
 /// The key that signs objects and actions in the control plane's name (IDN-9). It lies beside the control plane in
-/// every posture.
+/// every posture. A fleet has one if the file is there when it is founded, and from `muster key rotate control-plane` on.
 pub const CONTROL_PLANE_KEY: &str = "control-plane.key";
 const NODE_CA: &str = "node-ca";
 const OPERATOR_CA: &str = "operator-ca";
@@ -369,7 +369,6 @@ pub fn write_client_files(
 fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError> {
     let root = SigningKey::from_seed(&random()?);
     let release = SigningKey::from_seed(&random()?);
-    let control_plane = SigningKey::from_seed(&random()?);
     let unnamed =
         |error: ParseIdError| FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() };
     let fleet = fleet.id(&random()?).map_err(unnamed)?;
@@ -383,11 +382,11 @@ fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError
     }
     write(ROOT_KEY.to_owned(), root.to_file().as_bytes(), 0o600)?;
     write(RELEASE_KEY.to_owned(), release.to_file().as_bytes(), 0o600)?;
-    write(CONTROL_PLANE_KEY.to_owned(), control_plane.to_file().as_bytes(), 0o600)?;
     let (release, root) = (Slots::of(release.public()), Slots::of(root.public()));
     let beacon = read_key(&dir.join(BEACON_KEY))?.map(|key| Slots::of(key.public()));
     // Last: its presence says that everything before it is there.
-    let control_plane = Some(Slots::of(control_plane.public()));
+    // Agents of the release before cannot join where it is named: whoever founds a fleet decides.
+    let control_plane = read_key(&dir.join(CONTROL_PLANE_KEY))?.map(|key| Slots::of(key.public()));
     let first = TrustDocument { beacon, control_plane, ..TrustDocument::first(fleet, release, root) };
     write_json(&dir.join(TRUST), &first, 0o644)
 }

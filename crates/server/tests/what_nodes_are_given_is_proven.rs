@@ -32,7 +32,7 @@ async fn newest(fleet: &Fleet) -> ChainHead {
 /// A node's end that believes what the newest trust document says.
 async fn believing(fleet: &Fleet, node: &Member) -> LinkConfig {
     let trust = newest(fleet).await.document;
-    let keys = trust.control_plane.expect("every fleet that is founded has the key");
+    let keys = trust.control_plane.expect("the fleet was founded with the key");
     let owner = FeedOwner { fleet: trust.fleet, node: node.id.clone() };
     let mut config = config(Mode::Managed, "one");
     config.proofs = FeedProofs::Required(Arc::new(FeedVerifier::new(owner, keys)));

@@ -73,11 +73,13 @@ impl Fleet {
         Fleet::called(&[], certificates).await
     }
 
-    /// The same, whose control plane has these names too.
+    /// The same, whose control plane has these names too. It has a key that proves what it gives.
     pub async fn called(names: &[&str], certificates: CertificateSettings) -> Fleet {
         let dir = tempfile::tempdir().unwrap();
         let mut config = Config { certificates, ..config(dir.path(), 0, 0) };
         config.names.extend(names.iter().map(|name| (*name).to_owned()));
+        // So that its nodes take only what is proven (IDN-9).
+        std::fs::write(dir.path().join(posture::CONTROL_PLANE_KEY), new_key().to_file().as_bytes()).unwrap();
         let running = server::start(config).await.unwrap();
         Fleet { dir, running: Some(running) }
     }
