@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use model::{CertificateValidity, Timestamp};
+use model::{CertificateValidity, Digest, Timestamp};
+use trust::PublicKey;
 
 /// Certificates that a node may get at once: each lost reply costs one.
 const BURST: u8 = 8;
@@ -30,6 +31,26 @@ impl RenewalAllowance {
         let may = self.taken < BURST;
         self.taken += u8::from(may);
         may
+    }
+}
+
+/// The CA that issued a node's certificate: by its key's id, as [`PublicKey::id`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CertificateIssuer([u8; 8]);
+
+impl CertificateIssuer {
+    /// The CA with this key.
+    pub fn of(key: &PublicKey) -> CertificateIssuer {
+        let mut id = [0; 8];
+        id.copy_from_slice(&Digest::of(&key.raw()).0[..8]);
+        CertificateIssuer(id)
+    }
+
+    /// The CA whose key has this id; `None` where that is none.
+    pub fn named(id: &str) -> Option<CertificateIssuer> {
+        let bytes: Option<Vec<u8>> =
+            (0..16).step_by(2).map(|at| u8::from_str_radix(id.get(at..at + 2)?, 16).ok()).collect();
+        bytes.filter(|_| id.len() == 16)?.try_into().ok().map(CertificateIssuer)
     }
 }
 
@@ -69,13 +90,15 @@ impl CertificateRecovery {
         }
     }
 
-    /// Judges a node that proved its key. A certificate that has not ended is no hindrance: the node's clock may
-    /// be wrong, or its copy lost.
+    /// Judges a node that proved its key. While the certificate that it was given has not ended, its key is all that
+    /// the certificate would show, and it gets another one whatever the policy: its clock may be wrong, its copy lost, or
+    /// the CA believed no more that issued it.
     ///
     /// # Errors
     /// Why it has to join again.
     pub fn judge(self, certificate: CertificateValidity, now: Timestamp) -> Result<(), RecoveryError> {
         match self {
+            _ if now < certificate.until => Ok(()),
             CertificateRecovery::Off => Err(RecoveryError::Off),
             CertificateRecovery::Within(within) if now > certificate.until.plus(within) => {
                 Err(RecoveryError::Late { ended: certificate.until, within })
@@ -116,6 +139,7 @@ mod tests {
             (within, ended.plus(DAY * 90), Ok(())),
             (within, ended.plus(DAY * 91), Err(RecoveryError::Late { ended, within: DAY * 90 })),
             (CertificateRecovery::Off, ended, Err(RecoveryError::Off)),
+            (CertificateRecovery::Off, ended.minus(DAY), Ok(())),
         ] {
             assert_eq!(recovery.judge(certificate, at), want, "{recovery:?} at {at}");
         }

@@ -1,5 +1,6 @@
 //! The operator port's messages, which the CLI shares.
 
+pub mod authority;
 pub mod joins;
 pub mod lists;
 pub mod objects;
@@ -29,6 +30,7 @@ use trust::TrustDocument;
 use trust::lists::Revocation;
 use trust::seen::Seen;
 
+use crate::api::authority::AuthorityUse;
 use crate::posture::Posture;
 use crate::trust_chain::VersionOrigin;
 use operation::{Empty, Limit, Operation, Page};
@@ -220,6 +222,10 @@ pub struct StatusView {
     /// Why what nodes are given is not signed as they believe it, while it is not: they take nothing new (IDN-9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_key_unusable: Option<String>,
+    /// Of which CA nodes have their certificates, where a CA was replaced and some have theirs of the one before, or
+    /// where the CA that is believed does not certify; for operators of the whole fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<AuthorityUse>,
 }
 
 /// A channel.
@@ -424,6 +430,9 @@ pub struct TrustView {
     pub holding: Vec<TrustHolders>,
     /// How many nodes never said, or said what cannot be.
     pub unheard: usize,
+    /// Of which CA nodes have their certificates; an earlier control plane does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<AuthorityUse>,
 }
 
 /// A version of the trust document.
