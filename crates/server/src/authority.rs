@@ -131,6 +131,18 @@ impl AuthoritySet {
         node.certificate.is_none() || node.issuer.or(first) == Some(CertificateIssuer::of(self.current.key()))
     }
 
+    /// A CA issued a node's certificate that counts no more. One that nothing was recorded of is that which the fleet was
+    /// founded with.
+    pub(crate) fn issued_before(&self, node: &NodeState) -> bool {
+        let previous = self.previous.as_ref().map(|ca| CertificateIssuer::of(ca.key()));
+        !self.issued(node) && (previous.is_none() || node.issuer.is_some() && node.issuer != previous)
+    }
+
+    /// They are those that a trust document names.
+    pub(crate) fn is_named_by(&self, trust: &TrustDocument) -> bool {
+        self.slots == trust.certificate_authority
+    }
+
     /// A CA of before counted and was replaced.
     pub(crate) fn was_replaced(&self) -> bool {
         self.since.is_some()

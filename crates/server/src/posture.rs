@@ -371,7 +371,12 @@ pub fn write_client_files(
     now: Timestamp,
 ) -> Result<(), FoundError> {
     let path = dir.join(OPERATOR);
-    let (ca_pem, trust) = (founded.node_ca.bundle(), Some(founded.trust.clone()));
+    let ca_pem = founded.node_ca.bundle();
+    let trust = match founded.node_ca.is_named_by(&founded.trust) {
+        true => Some(founded.trust.clone()),
+        // The CA that counts is not here, and who is to name another one must be able to call.
+        false => founded.chain.versions.first().map(|first| first.head.document.clone()),
+    };
     let credentials = if path.exists() {
         Credentials { url: operator_url.clone(), ca_pem, trust, ..read_json(&path)? }
     } else {
