@@ -134,7 +134,13 @@ impl MembershipFile {
     pub fn of(state: &Path, used: Membership, key: Arc<SigningKey>) -> MembershipFile {
         let dir = StateDir::at(state, spool::Disk::new());
         let authorities = Mutex::new(used.trust.certificate_authority.clone());
-        MembershipFile { dir, key, used: Mutex::new(Arc::new(used)), authorities, looked_at: Mutex::default() }
+        MembershipFile {
+            dir,
+            key,
+            used: Mutex::new(Arc::new(used)),
+            authorities,
+            looked_at: Mutex::default(),
+        }
     }
 
     /// Believes the CAs that the trust document names which is held from now on; what sessions are opened with then, where

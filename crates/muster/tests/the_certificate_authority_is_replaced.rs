@@ -174,9 +174,13 @@ fn a_stolen_ca_regains_no_node_and_strands_none() {
     drop(running);
     let mut impostor = fleet.server.in_its_place(&thief);
     let stolen = impostor.start();
-    until("the node does not believe the stolen CA", || {
-        agent.log().contains("is not this fleet's control plane").then_some(())
-    });
+    // Also after a restart.
+    let refusals = |agent: &Running| agent.log().matches("is not this fleet's control plane").count();
+    until("the node does not believe the stolen CA", || (refusals(&agent) > 0).then_some(()));
+    agent.kill();
+    let agent = host.start();
+    let before = refusals(&agent);
+    until("it does not believe it afterwards", || (refusals(&agent) > before).then_some(()));
     drop(stolen);
     let _running = fleet.server.start();
     fleet.publish("three", &["--key", &release]);

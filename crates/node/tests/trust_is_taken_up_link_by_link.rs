@@ -33,7 +33,9 @@ fn rotations(count: u8) -> (Vec<Signed>, Vec<ChainHead>, SigningKey) {
         match slot {
             SlotName::Release => release = new,
             SlotName::Root => root = key(new),
-            SlotName::Beacon | SlotName::ControlPlane | SlotName::CertificateAuthority => unreachable!("it is not rotated here"),
+            SlotName::Beacon | SlotName::ControlPlane | SlotName::CertificateAuthority => {
+                unreachable!("it is not rotated here")
+            }
         }
         links.push(link);
         heads.push(head.clone());

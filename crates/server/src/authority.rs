@@ -50,7 +50,9 @@ impl AuthoritySet {
     /// [`FoundError`] names the file.
     pub(crate) fn open(dir: &Path, chain: &ChainDocuments) -> Result<AuthoritySet, FoundError> {
         let slots = chain.newest().document.certificate_authority.clone();
-        if slots.is_some() && let Ok(set) = AuthoritySet::read(dir, chain) {
+        if slots.is_some()
+            && let Ok(set) = AuthoritySet::read(dir, chain)
+        {
             return Ok(set);
         }
         let current = Arc::new(posture::read_ca(dir, NODE_CA)?);
@@ -143,6 +145,11 @@ impl AuthoritySet {
         self.slots == trust.certificate_authority
     }
 
+    /// The one before goes on certifying.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.previous.is_some()
+    }
+
     /// A CA of before counted and was replaced.
     pub(crate) fn was_replaced(&self) -> bool {
         self.since.is_some()
@@ -229,7 +236,8 @@ impl NodeAuthorities {
     pub(crate) fn stage(&self, trust: &TrustDocument, now: Timestamp) -> Result<PublicKey, FoundError> {
         let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.dir.join(NEXT_CA);
-        let is_new = |ca: &Ca| trust.certificate_authority.iter().all(|slots| slots.keys().all(|key| key != ca.key()));
+        let is_new =
+            |ca: &Ca| trust.certificate_authority.iter().all(|slots| slots.keys().all(|key| key != ca.key()));
         if let Some(ca) = read_bundle(&path)?.filter(is_new) {
             return Ok(*ca.key());
         }
@@ -269,8 +277,11 @@ impl NodeAuthorities {
         if *problem != why
             && let Some(error) = &why
         {
-            tracing::error!(error, "the CA that nodes and operators believe does not certify here: they do not believe \
-                this control plane");
+            tracing::error!(
+                error,
+                "the CA that nodes and operators believe does not certify here: they do not believe \
+                this control plane"
+            );
         }
         *problem = why;
     }

@@ -120,7 +120,9 @@ async fn a_key_is_enough_where_the_ca_counts_no_more() {
     let tls = net::tls::client_believing(believing, &node.cert_pem, key).unwrap();
     let refused = async {
         let mut client = net::client::Client::dial(&fleet.url(), tls).await?;
-        client.call(node.signed(Method::GET, route::STATE, Vec::new()), 1 << 20, test_support::wait::DEADLINE).await
+        client
+            .call(node.signed(Method::GET, route::STATE, Vec::new()), 1 << 20, test_support::wait::DEADLINE)
+            .await
     };
     assert!(refused.await.is_err());
     let answer = recover(request(&node, &[next])).await.unwrap();

@@ -19,7 +19,9 @@ use sync::frame::{
 use wire::Problem;
 use wire::cloudevents::names::PREFIX;
 use wire::cloudevents::{Origin, json};
-use wire::enroll::{BootstrapReport, EnrollAnswer, EnrollRequest, RenewAnswer, RenewRequest, TrustLinksAnswer};
+use wire::enroll::{
+    BootstrapReport, EnrollAnswer, EnrollRequest, RenewAnswer, RenewRequest, TrustLinksAnswer,
+};
 
 /// The other port's, which the server's own test keeps.
 const OPERATOR_PORT: &str = "operator-port";

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use node::{Node, TrustRecord};
 use ::spool::{Disk, StateFile};
+use node::{Node, TrustRecord};
 use trust::TrustDocument;
 
 use super::{Durable, MODE, StateError, TRUST_FILE, spool};

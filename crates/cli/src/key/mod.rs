@@ -298,7 +298,9 @@ impl UserError for FleetKeyError {
             FleetKeyError::NoDirectory(_) => {
                 "run this on the control plane's host, with --operator DIR/operator.json".to_owned()
             }
-            FleetKeyError::OwnAuthority => "leave --to out: the key never leaves the control plane".to_owned(),
+            FleetKeyError::OwnAuthority => {
+                "leave --to out: the key never leaves the control plane".to_owned()
+            }
             FleetKeyError::NotTakenUp => "see its log; it takes the file up when it starts, too".to_owned(),
             FleetKeyError::InPlace(_) => "the same command again puts them in place".to_owned(),
             _ => return None,

@@ -218,7 +218,8 @@ fn after_rotation(slot: SlotName, args: &RotateArgs, next: &TrustDocument) -> Ve
         },
         SlotName::CertificateAuthority => vec![
             "proxies that end TLS need new certificates: muster proxy issue".to_owned(),
-            "foreign clients need the new CA certificate, node-ca.pem of the control plane's directory".to_owned(),
+            "foreign clients need the new CA certificate, node-ca.pem of the control plane's directory"
+                .to_owned(),
         ],
         SlotName::Root => vec![format!(
             "mint tokens with the new key: muster token mint HOSTNAME{}",

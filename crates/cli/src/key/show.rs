@@ -60,9 +60,11 @@ pub(crate) fn of_before(certificates: &AuthorityUse) -> Vec<String> {
         let count = plural(*of_before, "node");
         lines.push(format!("{count} with a certificate of a CA of before: {}{more}\n", names.join(", ")));
     }
-    lines.extend(unusable.iter().map(|why| {
-        format!("nodes and operators do not believe this control plane's certificate: {why}\n")
-    }));
+    lines.extend(
+        unusable.iter().map(|why| {
+            format!("nodes and operators do not believe this control plane's certificate: {why}\n")
+        }),
+    );
     lines
 }
 

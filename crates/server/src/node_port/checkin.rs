@@ -178,7 +178,8 @@ struct TakenStep {
 
 fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> TakenStep {
     let heads = plane.heads();
-    let (authority, nodes) = (request.trust.as_ref().and_then(|held| held.authority.clone()), plane.index.len());
+    let (authority, nodes) =
+        (request.trust.as_ref().and_then(|held| held.authority.clone()), plane.index.len());
     let (taken, was_late) = {
         let mut entry = caller.slot.lock();
         plane.index.touch(&caller.slot, &mut entry);

@@ -184,7 +184,9 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
     let (parts, body) = request.into_parts();
     let (method, path) = (&parts.method, parts.uri.path());
     // Before anybody shows who they are: an operator asks whom to believe.
-    if *method == Method::GET && let Some(asked) = segments(wire::route::TRUST_LINKS, path) {
+    if *method == Method::GET
+        && let Some(asked) = segments(wire::route::TRUST_LINKS, path)
+    {
         let digest = asked.into_iter().next().map(|(_, digest)| digest).unwrap_or_default();
         return json(&trust::links(&plane, &digest)?, accepts_gzip(&parts));
     }

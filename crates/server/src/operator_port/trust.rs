@@ -10,8 +10,8 @@ use wire::{Code, Problem};
 
 use super::OperatorCall;
 use crate::answer::chain;
-use crate::api::operation::Empty;
 use crate::api::authority::{AuthorityUse, MAX_OF_BEFORE, StagedAuthority};
+use crate::api::operation::Empty;
 use crate::api::{AddTrust, TrustHolders, TrustVersionView, TrustView};
 use crate::posture::FoundError;
 use crate::refresh::refresh;
@@ -51,7 +51,12 @@ pub(super) fn certificates(plane: &ControlPlane) -> AuthorityUse {
     }
     let nodes = others.len();
     others.truncate(MAX_OF_BEFORE);
-    AuthorityUse { current: *set.current().key(), of_before: nodes, nodes: others, unusable: plane.authorities.problem() }
+    AuthorityUse {
+        current: *set.current().key(),
+        of_before: nodes,
+        nodes: others,
+        unusable: plane.authorities.problem(),
+    }
 }
 
 /// Makes the CA that is to count next. Its key stays here.

@@ -99,7 +99,17 @@ pub(super) fn record(
         Enrolled::New | Enrolled::Replacing => {
             let key = &node.public_key;
             let row = params![
-                id, hostname, key, now.0, from, serial, confirmation, declared, nonce, until, authority
+                id,
+                hostname,
+                key,
+                now.0,
+                from,
+                serial,
+                confirmation,
+                declared,
+                nonce,
+                until,
+                authority
             ];
             change(db, "record a node", NEW, row)?;
             if known.is_some() {
