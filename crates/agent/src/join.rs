@@ -399,7 +399,7 @@ async fn later_authority(terms: &JoinTerms, to: &Destination) -> Option<Believed
             break;
         }
     }
-    head?.document.certificate_authority.map(BelievedAuthority::Keys)
+    head?.document.certificate_authority.map(BelievedAuthority::named)
 }
 
 async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<Admitted, JoinError> {

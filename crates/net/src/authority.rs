@@ -30,22 +30,27 @@ pub enum BelievedAuthority {
     Digest(Digest),
     /// Those with the keys of a trust document. What they signed before its `rejectBefore` counts no more; certificates
     /// know whole seconds, and one of the same second counts.
-    Keys(Slots),
+    Keys(Box<Slots>),
 }
 
 impl BelievedAuthority {
     /// What a trust document says of CAs, and where it says nothing the certificate that was joined with.
     pub fn of(slots: Option<&Slots>, ca_pem: &str) -> BelievedAuthority {
         match slots {
-            Some(slots) => BelievedAuthority::Keys(slots.clone()),
+            Some(slots) => BelievedAuthority::named(slots.clone()),
             None => BelievedAuthority::Certificates(ca_pem.to_owned()),
         }
+    }
+
+    /// Those with the keys of these slots.
+    pub fn named(slots: Slots) -> BelievedAuthority {
+        BelievedAuthority::Keys(Box::new(slots))
     }
 
     /// The keys that a trust document names; none where a certificate counts.
     pub fn keys(&self) -> impl Iterator<Item = &PublicKey> {
         let slots = match self {
-            BelievedAuthority::Keys(slots) => Some(slots),
+            BelievedAuthority::Keys(slots) => Some(&**slots),
             BelievedAuthority::Certificates(_) | BelievedAuthority::Digest(_) => None,
         };
         slots.into_iter().flat_map(Slots::keys)

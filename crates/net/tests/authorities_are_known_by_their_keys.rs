@@ -52,7 +52,7 @@ async fn start(config: Arc<ServerConfig>) -> (ServerUrl, watch::Sender<bool>) {
 }
 
 async fn dial(url: &ServerUrl, slots: Slots) -> Result<Client, ClientError> {
-    let authority = BelievedAuthority::Keys(slots);
+    let authority = BelievedAuthority::named(slots);
     let tls = tls::client_without_certificate(authority, TlsTermination::ControlPlane).unwrap();
     Client::dial(url, tls).await
 }
@@ -93,12 +93,12 @@ fn a_node_knows_which_ca_issued_its_certificate() {
     let request = CertificateRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
     let cert = first.issue_node(&request, &id, &hostname, [3; 16], node_validity(today())).unwrap();
     let by = |authority: BelievedAuthority| authority.certifies(&cert).unwrap();
-    assert!(by(BelievedAuthority::Keys(Slots::of(*first.key()))));
-    assert!(!by(BelievedAuthority::Keys(Slots::of(*second.key()))));
+    assert!(by(BelievedAuthority::named(Slots::of(*first.key()))));
+    assert!(!by(BelievedAuthority::named(Slots::of(*second.key()))));
     assert!(by(BelievedAuthority::Certificates(first.cert_pem().to_owned())));
     assert!(by(BelievedAuthority::Certificates(format!("{}{}", second.cert_pem(), first.cert_pem()))));
-    assert!(BelievedAuthority::Keys(Slots::of(*first.key())).has_certificate(first.cert_pem()));
-    assert!(!BelievedAuthority::Keys(Slots::of(*first.key())).has_certificate(second.cert_pem()));
+    assert!(BelievedAuthority::named(Slots::of(*first.key())).has_certificate(first.cert_pem()));
+    assert!(!BelievedAuthority::named(Slots::of(*first.key())).has_certificate(second.cert_pem()));
     tls::client_believing(BelievedAuthority::Digest(first.digest()), &cert, ClientKey::Node(&key)).unwrap();
 }
 

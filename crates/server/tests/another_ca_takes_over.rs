@@ -53,7 +53,7 @@ async fn renewed(node: &Member, believed: &[PublicKey]) -> String {
 }
 
 fn is_of(cert_pem: &str, key: PublicKey) -> bool {
-    BelievedAuthority::Keys(Slots::of(key)).certifies(cert_pem).unwrap()
+    BelievedAuthority::named(Slots::of(key)).certifies(cert_pem).unwrap()
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_key_is_enough_where_the_ca_counts_no_more() {
     // The ports take the new CA up at once, beside this.
     until("the server shows the new CA", async || {
         let tls = net::tls::client_without_certificate(
-            BelievedAuthority::Keys(Slots::of(next)),
+            BelievedAuthority::named(Slots::of(next)),
             trust::token::TlsTermination::ControlPlane,
         );
         net::client::Client::dial(&fleet.url(), tls.unwrap()).await.ok()
@@ -116,7 +116,7 @@ async fn a_key_is_enough_where_the_ca_counts_no_more() {
     .await;
     // Its own certificate opens no session any more, also where the server is believed.
     let key = net::tls::ClientKey::Node(&node.key);
-    let believing = BelievedAuthority::Keys(Slots::of(next));
+    let believing = BelievedAuthority::named(Slots::of(next));
     let tls = net::tls::client_believing(believing, &node.cert_pem, key).unwrap();
     let refused = async {
         let mut client = net::client::Client::dial(&fleet.url(), tls).await?;
