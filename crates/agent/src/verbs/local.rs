@@ -201,7 +201,9 @@ pub(super) fn pause(
                 daemon.follow(run, |so_far| eprintln!("it goes on ({})", render::short(so_far)))?;
             }
             if let Some(since) = view.repair_under_way {
-                eprintln!("a repair that began at {since} goes on to its end, and may still change what it repairs");
+                eprintln!(
+                    "a repair that began at {since} goes on to its end, and may still change what it repairs"
+                );
             }
             view
         }
