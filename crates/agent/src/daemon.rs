@@ -154,6 +154,7 @@ impl Daemon {
         let socket = self.open_socket();
         net::notify::service_manager(ServiceState::Ready);
         self.append_started();
+        self.tell_rejected_certificate();
         self.take(NodeInput::Tick);
         let mut end = DaemonEnd::StartsAnew;
         while !(self.restarting && self.is_idle()) {
@@ -348,6 +349,7 @@ impl Daemon {
         self.show_reboot();
         self.local.show_refused_trust(self.node.refused_trust());
         self.control_plane.follow(self.node.trust());
+        self.follow_authorities();
     }
 
     /// Carries an effect out; what it comes to is an event.
@@ -373,6 +375,7 @@ impl Daemon {
             NodeEffect::Reboot(mark) => self.reboot(mark),
             NodeEffect::SaveReboot(mark) => self.save_reboot(mark),
             NodeEffect::SaveTrust(record) => self.save_trust(*record),
+            NodeEffect::FetchTrustLinks(after) => self.fetch_trust_links(after),
             NodeEffect::Renew(proof) => self.renew(proof),
             NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{}", model::text::one_line(&text)),

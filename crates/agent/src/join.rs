@@ -14,8 +14,10 @@ use model::id::ParseIdError;
 use model::{Digest, FleetId, Hostname};
 use net::client::{Client, ClientError};
 use net::proxy::{ParseProxyError, ProxySettings};
-use net::{Destination, ProxyUrl, ServerUrl};
+use net::tls::TlsError;
+use net::{BelievedAuthority, Destination, ProxyUrl, ServerUrl, trust_links};
 use node::joining::{JoinDelay, JoinPatience};
+use trust::chain::{self, ChainHead, MAX_LINKS, MAX_VERSION};
 use trust::token::{self, KeySource, TlsTermination, TokenError};
 use trust::{PublicKey, group_token};
 use wire::body::{self, BodyError, JSON};
@@ -27,7 +29,7 @@ use crate::clock::now;
 use crate::failed_join;
 use crate::identity::{self, KeyError, Membership};
 use crate::membership::check_holder;
-use crate::render::chain;
+use crate::render::chain as error_chain;
 use crate::session::{refusal, unpack};
 use crate::state::{StateDir, StateError};
 
@@ -278,8 +280,9 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let message = EnrollRequest { token: terms.token.clone(), hostname: asked, csr_pem };
     terms.proxy = request.proxy.choose(kept_proxy, &terms.servers)?;
     let admitted = admitted(&terms, &message, &key.public(), request.patience).await;
-    let checked =
-        admitted.and_then(|answer| check(&terms, &answer, &key.public(), &hostname).map(|()| answer));
+    let checked = admitted.and_then(|Admitted { answer, authority }| {
+        check(&terms, &authority, &answer, &key.public(), &hostname).map(|()| answer)
+    });
     let answer = match checked {
         Ok(answer) => answer,
         Err(error) => {
@@ -313,7 +316,7 @@ async fn admitted(
     message: &EnrollRequest,
     key: &PublicKey,
     patience: Duration,
-) -> Result<EnrollAnswer, JoinError> {
+) -> Result<Admitted, JoinError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| JoinError::Request(error.to_string()))?;
     let mut patience = JoinPatience::new(now().plus(patience), u64::from_le_bytes(seed));
@@ -356,17 +359,58 @@ fn delay_of(problem: &Problem) -> Option<JoinDelay> {
     passes.then(|| problem.retry_after_secs.map_or(JoinDelay::Unknown, told))
 }
 
-async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<EnrollAnswer, JoinError> {
-    let tls = net::tls::client_pinned(terms.ca, terms.tls_termination)
-        .map_err(|error| JoinError::Request(error.to_string()))?;
+/// What let a host in, and by what the control plane was believed.
+struct Admitted {
+    answer: EnrollAnswer,
+    authority: BelievedAuthority,
+}
+
+/// Dials a control plane that is believed, and says by what.
+async fn dial(terms: &JoinTerms, to: &Destination) -> Result<(Client, BelievedAuthority), JoinError> {
+    let request = |error: TlsError| JoinError::Request(error.to_string());
+    let believing = |authority: &BelievedAuthority| {
+        net::tls::client_without_certificate(authority.clone(), terms.tls_termination).map_err(request)
+    };
+    let pinned = BelievedAuthority::Digest(terms.ca);
+    match Client::dial(to.clone(), believing(&pinned)?).await {
+        Err(error @ ClientError::ForeignServer { .. }) => match later_authority(terms, to).await {
+            Some(authority) => Ok((Client::dial(to.clone(), believing(&authority)?).await?, authority)),
+            None => Err(error.into()),
+        },
+        dialled => Ok((dialled?, pinned)),
+    }
+}
+
+/// The CAs that the fleet's trust documents name after the one that the token does: the token's CA may have been replaced
+/// since it was minted (IDN-8).
+async fn later_authority(terms: &JoinTerms, to: &Destination) -> Option<BelievedAuthority> {
+    let pinned = terms.trust?;
+    let mut head: Option<ChainHead> = None;
+    for _ in 0..=MAX_VERSION / MAX_LINKS as u64 {
+        let after = head.as_ref().map_or(pinned, |head| head.digest);
+        let answer = trust_links::fetch(to.clone(), &after).await.ok()?;
+        let from = match head {
+            Some(head) => head,
+            None => Some(ChainHead::of(answer.document)).filter(|first| first.digest == pinned)?,
+        };
+        let walk = chain::walk(&from, &answer.links);
+        head = Some(walk.head);
+        if walk.followed == 0 {
+            break;
+        }
+    }
+    head?.document.certificate_authority.map(BelievedAuthority::named)
+}
+
+async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<Admitted, JoinError> {
     let mut last = JoinError::NoServer;
     for url in &terms.servers {
         let to = Destination { url: url.clone(), proxy: terms.proxy.clone() };
-        let mut client = match Client::dial(to, tls.clone()).await {
-            Ok(client) => client,
+        let (mut client, authority) = match dial(terms, &to).await {
+            Ok(dialled) => dialled,
             Err(error) => {
-                tracing::info!(%url, error = %chain(&error), "this control plane is not reached");
-                last = error.into();
+                tracing::info!(%url, error = %error_chain(&error), "this control plane is not reached");
+                last = error;
                 continue;
             }
         };
@@ -382,16 +426,20 @@ async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<EnrollAnsw
                 // It is up, and takes nothing from anybody now: another one may.
                 Some(problem) if problem.status >= 500 => last = JoinError::Refused(Box::new(problem)),
                 Some(problem) => return Err(JoinError::Refused(Box::new(problem))),
-                None => return Ok(body::decode(&unpack(response, MAX_ANSWER)?)?),
+                None => {
+                    let answer = body::decode(&unpack(response, MAX_ANSWER)?)?;
+                    return Ok(Admitted { answer, authority });
+                }
             },
         }
     }
     Err(last)
 }
 
-/// The server was verified by its CA's digest; what it says must fit the rest.
+/// The server was verified by these CAs; what it says must fit the rest.
 fn check(
     terms: &JoinTerms,
+    authority: &BelievedAuthority,
     answer: &EnrollAnswer,
     key: &PublicKey,
     hostname: &Hostname,
@@ -403,7 +451,7 @@ fn check(
     if answer.node_id != key.node_id() {
         return Err(JoinError::NotAsPromised("an id that is not this key's"));
     }
-    if net::tls::digest(&answer.ca_pem).ok() != Some(terms.ca) {
+    if !authority.has_certificate(&answer.ca_pem) {
         return Err(JoinError::NotAsPromised("another CA"));
     }
     check_holder(&answer.cert_pem, key, hostname).map_err(JoinError::NotAsPromised)

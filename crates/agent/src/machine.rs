@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use host::{Cancel, Host, OpenHostError};
 use net::tls::TlsError;
-use node::{HeldSettings, Identity, Restored};
+use node::{HeldSettings, Identity, Node, Restored};
 use providers::Kinds;
-use trust::SigningKey;
+use trust::{SigningKey, TrustDocument};
 
 use crate::clock::BUILT;
 use crate::identity::{self, KeyError, Membership};
@@ -141,13 +141,24 @@ impl Machine {
         identity::key(self.membership.key, &self.state, &self.root)
     }
 
+    /// Whom the machine believes.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn trusted(&self) -> Result<TrustDocument, OpenMachineError> {
+        let failed = |source| OpenMachineError::State { path: self.state.clone(), source };
+        Ok(Node::trusted(&self.membership.trust, self.durable.trust().map_err(failed)?))
+    }
+
     /// A session with the control plane, by the machine's key.
     ///
     /// # Errors
     /// When the certificate cannot be used.
     pub fn session(&self, key: &Arc<SigningKey>) -> Result<NodeSession, OpenMachineError> {
         let member = &self.membership;
-        let credentials = membership::credentials(member, key)?;
+        let trusted = self.trusted()?;
+        let authority = membership::believed_authority(member, trusted.certificate_authority.as_ref());
+        let credentials = membership::credentials_believing(member, key, authority)?;
         let fleet = member.trust.fleet.clone();
         let signer = Signer::new(fleet, member.node_id.clone(), key.clone(), member.tls_termination);
         Ok(NodeSession::new(credentials, signer))

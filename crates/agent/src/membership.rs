@@ -12,16 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::{CertificateValidity, Hostname, NodeId, Timestamp};
+use net::BelievedAuthority;
 use net::identity::PeerRole;
 use net::issue::IssueError;
 use net::tls::{self, ClientKey, TlsError};
 use trust::token::{KeySource, TlsTermination};
-use trust::{PublicKey, SigningKey, TrustDocument};
-use wire::enroll::RenewAnswer;
+use trust::{PublicKey, SigningKey, Slots, TrustDocument};
+use wire::enroll::{RenewAnswer, RenewRequest};
 
 use crate::identity::{self, KeyError, Membership};
 use crate::invocation::restart_daemon;
-use crate::machine::Machine;
+use crate::machine::{Machine, OpenMachineError};
 use crate::session::SessionCredentials;
 use crate::state::{StateDir, StateError};
 
@@ -107,14 +108,21 @@ pub struct MembershipFile {
     key: Arc<SigningKey>,
     /// Locked for moments only, and replaced only by who has the turn at the file.
     used: Mutex<Arc<Membership>>,
+    /// The CAs that the trust document names which is held; locked for moments only.
+    authorities: Mutex<Option<Slots>>,
     /// The turn at the file, held while the disk is waited for; of the file that was looked at last.
     looked_at: Mutex<Option<MembershipStamp>>,
 }
 
 impl MembershipFile {
     /// The file of a machine that was opened.
-    pub fn new(machine: &Machine, key: Arc<SigningKey>) -> MembershipFile {
-        MembershipFile::of(machine.state(), machine.membership.clone(), key)
+    ///
+    /// # Errors
+    /// When the trust document that is held cannot be read.
+    pub fn new(machine: &Machine, key: Arc<SigningKey>) -> Result<MembershipFile, OpenMachineError> {
+        let file = MembershipFile::of(machine.state(), machine.membership.clone(), key);
+        *file.authorities() = machine.trusted()?.certificate_authority;
+        Ok(file)
     }
 
     /// The node's own key.
@@ -125,7 +133,46 @@ impl MembershipFile {
     /// The file in a state directory, of which this is used.
     pub fn of(state: &Path, used: Membership, key: Arc<SigningKey>) -> MembershipFile {
         let dir = StateDir::at(state, spool::Disk::new());
-        MembershipFile { dir, key, used: Mutex::new(Arc::new(used)), looked_at: Mutex::default() }
+        let authorities = Mutex::new(used.trust.certificate_authority.clone());
+        MembershipFile {
+            dir,
+            key,
+            used: Mutex::new(Arc::new(used)),
+            authorities,
+            looked_at: Mutex::default(),
+        }
+    }
+
+    /// Believes the CAs that the trust document names which is held from now on; what sessions are opened with then, where
+    /// that is something else than before.
+    ///
+    /// # Errors
+    /// When the certificate cannot be used.
+    pub fn believe(&self, authorities: Option<&Slots>) -> Result<Option<TakenUp>, TlsError> {
+        if self.authorities().as_ref() == authorities {
+            return Ok(None);
+        }
+        *self.authorities() = authorities.cloned();
+        self.taken_up(&self.used()).map(Some)
+    }
+
+    /// A CA that is believed issued the certificate that sessions are opened with.
+    pub fn is_certified(&self) -> bool {
+        let used = self.used();
+        is_certified(&used, &self.authority(&used))
+    }
+
+    fn authorities(&self) -> MutexGuard<'_, Option<Slots>> {
+        self.authorities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn authority(&self, member: &Membership) -> BelievedAuthority {
+        believed_authority(member, self.authorities().as_ref())
+    }
+
+    fn taken_up(&self, member: &Membership) -> Result<TakenUp, TlsError> {
+        let credentials = credentials_believing(member, &self.key, self.authority(member))?;
+        Ok(TakenUp { credentials, validity: validity(member) })
     }
 
     /// Sessions are opened with a certificate that has ended at this time.
@@ -137,8 +184,11 @@ impl MembershipFile {
     ///
     /// # Errors
     /// When the library refuses.
-    pub fn request(&self) -> Result<String, IssueError> {
-        net::issue::node_request(&self.key, &self.used().hostname)
+    pub fn request(&self) -> Result<RenewRequest, IssueError> {
+        let used = self.used();
+        let csr_pem = net::issue::node_request(&self.key, &used.hostname)?;
+        let authorities = self.authority(&used).keys().map(ToString::to_string).collect();
+        Ok(RenewRequest { csr_pem, authorities })
     }
 
     /// What a session is opened with that shows no certificate.
@@ -147,7 +197,7 @@ impl MembershipFile {
     /// When the CA cannot be read.
     pub fn without_certificate(&self) -> Result<SessionCredentials, TlsError> {
         let used = self.used();
-        let tls = tls::client_pinned(tls::digest(&used.ca_pem)?, TlsTermination::ControlPlane)?;
+        let tls = tls::client_without_certificate(self.authority(&used), TlsTermination::ControlPlane)?;
         Ok(SessionCredentials { urls: used.servers.clone(), proxy: used.proxy.clone(), tls })
     }
 
@@ -161,8 +211,8 @@ impl MembershipFile {
         let used = self.used();
         check_holder(&answer.cert_pem, &self.key.public(), &used.hostname)
             .map_err(TakeUpError::NotAsAsked)?;
-        // Whom the node takes for its control plane is said by tokens alone.
-        if !tls::is_of_ca(&answer.cert_pem, &used.ca_pem)? {
+        // Whom the node takes for its control plane is said by tokens and trust documents alone.
+        if !self.authority(&used).certifies(&answer.cert_pem)? {
             return Err(TakeUpError::NotAsAsked("a certificate of another CA"));
         }
         let written = self.dir.membership_turn()?;
@@ -174,7 +224,7 @@ impl MembershipFile {
             _ => {}
         }
         let member = Membership { cert_pem: answer.cert_pem, ..Membership::clone(&used) };
-        let taken_up = taken_up(&member, &self.key)?;
+        let taken_up = self.taken_up(&member)?;
         written.save(&member)?;
         self.use_from_now(member);
         Ok(taken_up)
@@ -233,7 +283,7 @@ impl MembershipFile {
         }
         let moved = has_moved(&found, &used);
         let session = match moved || found.cert_pem != used.cert_pem {
-            true => Some(taken_up(&found, &self.key)?),
+            true => Some(self.taken_up(&found)?),
             false => None,
         };
         let pinned = (found.trust != used.trust).then(|| found.trust.clone());
@@ -254,8 +304,15 @@ fn has_moved(found: &Membership, used: &Membership) -> bool {
     found.servers != used.servers || found.proxy != used.proxy || found.ca_pem != used.ca_pem
 }
 
-fn taken_up(member: &Membership, key: &Arc<SigningKey>) -> Result<TakenUp, TlsError> {
-    Ok(TakenUp { credentials: credentials(member, key)?, validity: validity(member) })
+/// The CAs that a member believes, where its trust document names these.
+pub fn believed_authority(member: &Membership, named: Option<&Slots>) -> BelievedAuthority {
+    BelievedAuthority::of(named, &member.ca_pem)
+}
+
+/// A CA of these issued a member's certificate, or no session is opened with it. One that cannot be read is another
+/// matter.
+pub fn is_certified(member: &Membership, authority: &BelievedAuthority) -> bool {
+    validity(member).is_none() || authority.certifies(&member.cert_pem).unwrap_or(true)
 }
 
 /// From when until when a member's sessions are opened with its certificate; `None` where a proxy ends TLS.
@@ -286,9 +343,24 @@ pub(crate) fn check_holder(cert_pem: &str, key: &PublicKey, hostname: &Hostname)
 /// # Errors
 /// When its certificate and this key do not go together.
 pub fn credentials(member: &Membership, key: &Arc<SigningKey>) -> Result<SessionCredentials, TlsError> {
+    let authority = believed_authority(member, member.trust.certificate_authority.as_ref());
+    credentials_believing(member, key, authority)
+}
+
+/// The same for a member that believes these CAs.
+///
+/// # Errors
+/// As [`credentials`].
+pub fn credentials_believing(
+    member: &Membership,
+    key: &Arc<SigningKey>,
+    authority: BelievedAuthority,
+) -> Result<SessionCredentials, TlsError> {
     let tls = match member.tls_termination {
-        TlsTermination::ControlPlane => tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(key))?,
-        TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?, TlsTermination::Proxy)?,
+        TlsTermination::ControlPlane => {
+            tls::client_believing(authority, &member.cert_pem, ClientKey::Node(key))?
+        }
+        TlsTermination::Proxy => tls::client_without_certificate(authority, TlsTermination::Proxy)?,
     };
     Ok(SessionCredentials { urls: member.servers.clone(), proxy: member.proxy.clone(), tls })
 }

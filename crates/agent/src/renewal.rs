@@ -5,7 +5,7 @@ use std::sync::Arc;
 use net::issue::IssueError;
 use net::tls::TlsError;
 use node::{NodeInput, RenewalProof};
-use wire::enroll::{RenewAnswer, RenewRequest};
+use wire::enroll::RenewAnswer;
 use wire::route;
 
 use crate::membership::{MembershipFile, TakeUpError, TakenUp};
@@ -62,7 +62,7 @@ async fn request(
     storage: &Storage,
     proof: RenewalProof,
 ) -> Result<TakenUp, RenewalError> {
-    let message = RenewRequest { csr_pem: member.request()? };
+    let message = member.request()?;
     let answer: RenewAnswer = match proof {
         RenewalProof::Certificate => session.post(route::RENEW, &message).await?,
         RenewalProof::Key => {

@@ -57,6 +57,7 @@ use trust::SealingKey;
 use self::ledger::LedgerJournal;
 pub use self::lost::{LostState, RememberedState};
 pub use self::membership::MembershipTurn;
+pub use self::trusted::read_trusted;
 use self::unpacked::UnpackedArchives;
 use crate::identity;
 use crate::versions::VersionStore;

@@ -8,7 +8,7 @@ use model::delta::render_edit;
 use model::exchange::HeldFreshness;
 use model::text::{one_line, same_cause};
 use model::{CertificateState, CertificateValidity, Pause, ResourceReport, Timestamp};
-use node::{Adoption, FreshnessRecord, LastRun, Node, TrustRecord};
+use node::{Adoption, FreshnessRecord, LastRun};
 use serde::{Deserialize, Serialize};
 use spool::{Disk, StateFile};
 use trust::token::TlsTermination;
@@ -16,11 +16,11 @@ use trust::token::TlsTermination;
 use crate::clock::now;
 use crate::invocation::{command, continue_daemon, start_daemon};
 use crate::local::messages::{ContactView, DaemonView, join_again};
-use crate::membership::validity;
+use crate::membership::{believed_authority, is_certified, validity};
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, when, word};
 use crate::run_mark::RunMark;
-use crate::state::{FRESHNESS_FILE, PAUSE_FILE, StateDir, StateError, TRUST_FILE};
+use crate::state::{FRESHNESS_FILE, PAUSE_FILE, StateDir, StateError, read_trusted};
 use crate::sync::{self, view::SyncStatus};
 
 /// A node's state as the node itself sees it.
@@ -41,6 +41,12 @@ pub struct AgentStatusView {
     /// The version of the trust document that is held.
     #[serde(default)]
     trust_version: u64,
+    /// The id of the CA's key that the trust document names as the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate_authority: Option<String>,
+    /// A CA issued the certificate that the trust document names no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    certificate_rejected: bool,
     /// Since when it counts, and when the node asks for the next one; absent where no session is opened with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     certificate: Option<CertificateView>,
@@ -134,8 +140,9 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     let last = last_run.load().map_err(failed)?.value;
     let pause: StateFile<Option<Pause>> = StateFile::new(&disk, state.join(PAUSE_FILE), 0o600);
     let paused = pause.load().map_err(failed)?.value.flatten().filter(|pause| !pause.is_over(now()));
-    let trust: StateFile<TrustRecord> = StateFile::new(&disk, state.join(TRUST_FILE), 0o600);
-    let trust_version = Node::trusted(&membership.trust, trust.load().map_err(failed)?.value).version;
+    let trusted = read_trusted(state, &membership.trust)?;
+    let authority = believed_authority(&membership, trusted.certificate_authority.as_ref());
+    let certificate_rejected = !is_certified(&membership, &authority);
     let certificate = validity(&membership).map(|validity| CertificateView {
         from: validity.from,
         renew_at: validity.renew_at(membership.hostname.as_str()),
@@ -150,7 +157,9 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         certificate_ends: net::identity::validity(membership.cert_pem.as_bytes())
             .map(|validity| validity.until),
         certificate,
-        trust_version,
+        trust_version: trusted.version,
+        certificate_authority: trusted.certificate_authority.map(|slots| slots.current.id()),
+        certificate_rejected,
         daemon: None,
         contact: ContactView::read(state),
         paused,
@@ -343,7 +352,10 @@ impl StatusText<'_> {
         match view.daemon.as_ref().and_then(|daemon| daemon.refused_trust.as_ref()) {
             // Of the first there is nothing to say.
             None if version <= 1 => Ok(()),
-            None => writeln!(f, "trust          document {version}"),
+            None => match &view.certificate_authority {
+                Some(authority) => writeln!(f, "trust          document {version}, CA {authority}"),
+                None => writeln!(f, "trust          document {version}"),
+            },
             Some(why) => {
                 writeln!(
                     f,
@@ -370,6 +382,12 @@ impl StatusText<'_> {
         let (at, state) = (when(ends, self.now), validity.state(Timestamp(self.now.0.saturating_add(ahead))));
         let failure = self.view.contact().and_then(|contact| contact.renewal_failure.as_deref());
         match state {
+            _ if self.view.certificate_rejected => {
+                writeln!(
+                    f,
+                    "CERTIFICATE    of a CA that counts no more; a daemon that runs asks for another one by this host's key"
+                )?;
+            }
             CertificateState::Ended => {
                 writeln!(
                     f,

@@ -70,9 +70,9 @@ async fn record() {
     let report = Report { incarnation: recorder.incarnation.clone(), facts };
     let _: Acked = recorder.session.post(route::REPORT, &report).await.unwrap();
     let csr_pem = node_request(&recorder.key, &HOST.parse().unwrap()).unwrap();
-    let _: RenewAnswer = recorder.session.post(route::RENEW, &RenewRequest { csr_pem }).await.unwrap();
+    let _: RenewAnswer = recorder.session.post(route::RENEW, &RenewRequest::of(csr_pem)).await.unwrap();
     let refused: Result<RenewAnswer, _> =
-        recorder.session.post(route::RENEW, &RenewRequest { csr_pem: "none".to_owned() }).await;
+        recorder.session.post(route::RENEW, &RenewRequest::of("none".to_owned())).await;
     assert!(refused.is_err());
     let recording = Recording {
         format: FORMAT,

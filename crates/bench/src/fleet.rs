@@ -89,7 +89,7 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
     let founded = posture::open(dir, None, now())?;
     let store = Store::open(dir.join("muster.db"))?;
     store.found_fleet(FleetMeta { fleet: founded.trust.fleet.clone(), created: now() }).await?;
-    let ca_pem = founded.node_ca.cert_pem().to_owned();
+    let ca_pem = founded.node_ca.current().cert_pem().to_owned();
     let mut keys = Vec::with_capacity(count);
     let mut enrollments = Vec::new();
     for number in 0..count {
@@ -103,6 +103,7 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
             cert_not_before: now(),
             cert_not_after: Some(now().plus(net::issue::NODE_LIFE)),
             cert_serial: format!("{number:032x}"),
+            cert_authority: founded.node_ca.current().key().id(),
             key_confirmation: model::KeyConfirmation::Token,
             declared: serde_json::json!({}),
         };
@@ -132,7 +133,7 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
     let mut nodes = Vec::with_capacity(certified);
     for (number, (id, hostname, key)) in keys.into_iter().enumerate().take(certified) {
         let csr = CertificateRequest::read(&net::issue::node_request(&key, &hostname)?)?;
-        let cert = founded.node_ca.issue_node(
+        let cert = founded.node_ca.current().issue_node(
             &csr,
             &id,
             &hostname,

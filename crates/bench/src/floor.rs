@@ -31,8 +31,12 @@ pub(super) async fn serve(dir: &Path) -> Result<(), BenchError> {
     let founded = posture::open(dir, None, now())?;
     let key: PublicKey = std::fs::read_to_string(dir.join(KEY_FILE))?.trim().parse()?;
     let names = vec!["127.0.0.1".to_owned()];
-    let own = founded.node_ca.issue_server(&names, posture::random()?, net::issue::own_validity(now()))?;
-    let ca = founded.node_ca.cert_pem();
+    let own = founded.node_ca.current().issue_server(
+        &names,
+        posture::random()?,
+        net::issue::own_validity(now()),
+    )?;
+    let ca = founded.node_ca.current().cert_pem();
     let optional = net::tls::ClientAuth::Optional;
     let tls = TlsAcceptor::from(net::tls::server(&own.cert_pem, &own.key_pem, ca, ca, optional)?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -112,7 +112,7 @@ impl Caller {
     /// Asks for another certificate of the same key.
     pub(super) async fn renew(&mut self, client: &mut Client) -> Result<(), BenchError> {
         let csr_pem = net::issue::node_request(&self.node.key, &self.node.hostname)?;
-        let body = body::encode(&RenewRequest { csr_pem })?;
+        let body = body::encode(&RenewRequest::of(csr_pem))?;
         self.post(client, route::RENEW, body.into()).await.map(drop)
     }
 

@@ -70,7 +70,8 @@ pub fn operator(named: Option<&Path>) -> Result<(PathBuf, Credentials), Credenti
         return Err(CredentialsError::Missing { what: "are no operator's credentials", path, hint });
     }
     warn_if_open(&path);
-    let credentials: Credentials = posture::read_json(&path).map_err(CredentialsError::Read)?;
+    let read: Credentials = posture::read_json(&path).map_err(CredentialsError::Read)?;
+    let credentials = Credentials { file: Some(path.clone()), ..read };
     if credentials.token.is_none() && credentials.key_pem.is_empty() {
         let hint =
             "it waits for the key that was made with the request: muster operator login FILE --key NAME.key";

@@ -6,6 +6,7 @@
 //! programs too: [`publish::Publisher`], [`operator::Operator`], [`credentials`].
 
 pub mod audit;
+mod authority;
 pub mod backup;
 pub mod beacon;
 pub mod bound;

@@ -21,6 +21,7 @@ use wire::percent::encode_component;
 use wire::problem::PROBLEM_JSON;
 use wire::{Code, Problem};
 
+use crate::authority;
 use crate::exit::Exit;
 use crate::failure::UserError;
 
@@ -106,8 +107,8 @@ impl UserError for OperatorCallError {
             OperatorCallError::Unreachable(
                 ClientError::Handshake { .. } | ClientError::ForeignServer { .. } | ClientError::NotTls { .. },
             ) => Some(
-                "the credentials are of another control plane, or a proxy answers; use the operator.json that \
-                 this one wrote, and its operator port itself"
+                "the credentials are of another control plane, or of a CA that was replaced, or a proxy answers; use \
+                 the operator.json that this one wrote, and its operator port itself"
                     .to_owned(),
             ),
             OperatorCallError::Unreachable(ClientError::ServerCertificateEnded { .. }) => Some(
@@ -144,26 +145,48 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Connects.
+    /// Connects. Where the fleet's CA was replaced, the credentials follow the chain of trust documents to the one that
+    /// counts, and so does the file that they were read from (IDN-8).
     ///
     /// # Errors
     /// When the credentials cannot be used, or the control plane does not answer.
     pub async fn dial(credentials: &Credentials) -> Called<Operator> {
-        let Credentials { url, ca_pem, .. } = credentials;
+        match Operator::dial_believing(credentials).await {
+            Err(error @ OperatorCallError::Unreachable(ClientError::ForeignServer { .. })) => {
+                match authority::followed(credentials).await {
+                    Some(followed) => {
+                        let operator = Operator::dial_believing(&followed).await?;
+                        authority::keep(&followed);
+                        Ok(operator)
+                    }
+                    None => Err(error),
+                }
+            }
+            Ok(operator) => {
+                authority::begin(&operator, credentials).await;
+                Ok(operator)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn dial_believing(credentials: &Credentials) -> Called<Operator> {
         let unusable = OperatorCallError::Credentials;
+        let authority = authority::believed(credentials);
         let (tls, token) = match credentials.proof() {
             OperatorProof::Certificate { cert_pem, key_pem } => {
-                (tls::client(ca_pem, cert_pem, ClientKey::Pem(key_pem)).map_err(unusable)?, None)
+                let key = ClientKey::Pem(key_pem);
+                (tls::client_believing(authority, cert_pem, key).map_err(unusable)?, None)
             }
             OperatorProof::Token(token) => {
                 let header = HeaderValue::try_from(format!("Bearer {token}"));
                 let mut header = header.map_err(|_| OperatorCallError::Token)?;
                 header.set_sensitive(true);
-                let ca = tls::digest(ca_pem).map_err(unusable)?;
-                (tls::client_pinned(ca, TlsTermination::ControlPlane).map_err(unusable)?, Some(header))
+                let tls = tls::client_without_certificate(authority, TlsTermination::ControlPlane);
+                (tls.map_err(unusable)?, Some(header))
             }
         };
-        let client = Client::dial(url, tls).await.map_err(OperatorCallError::Unreachable)?;
+        let client = Client::dial(&credentials.url, tls).await.map_err(OperatorCallError::Unreachable)?;
         Ok(Operator { client, token })
     }
 

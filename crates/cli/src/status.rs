@@ -117,6 +117,9 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
         );
         out.push_str(&screen.mark(Mark::Bad, &line));
     }
+    for line in view.certificates.iter().flat_map(crate::key::show::of_before) {
+        out.push_str(&screen.mark(Mark::Bad, &line));
+    }
     if let Some(seq) = view.overtaken_by {
         let line = format!(
             "nodes hold release {seq}, which is not in the control plane's data: it went back to what it was \

@@ -92,6 +92,10 @@ pub struct HeldTrust {
     /// The code of why the node does not follow the links that it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The id of the CA key that it names as the current one, of an agent that believes CAs by it; absent where it names
+    /// none, and of agents of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<String>,
 }
 
 /// A release as held by a node.

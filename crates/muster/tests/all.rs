@@ -36,6 +36,7 @@ mod secrets_reach_their_nodes;
 mod several_signers_publish;
 mod task_arguments_are_exact;
 mod tasks_run_once_for_real;
+mod the_certificate_authority_is_replaced;
 mod the_control_plane_key_rotates;
 mod the_tutorial_works;
 mod tokens_and_revocations_are_declared;

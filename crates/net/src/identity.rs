@@ -100,6 +100,36 @@ pub(crate) fn issuer(der: &[u8]) -> Option<String> {
     (!shown.is_empty()).then_some(shown)
 }
 
+/// When a certificate was issued, to the second; `None` when it cannot be read.
+pub(crate) fn issued(der: &[u8]) -> Option<Timestamp> {
+    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+    let (_, certificate) = parser.parse(der).ok()?;
+    Some(issue::issued_at(span_of(&certificate)))
+}
+
+/// The contents of the name in DER that a certificate gives its issuer.
+pub(crate) fn issuer_name(der: &[u8]) -> Option<Vec<u8>> {
+    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+    let (_, certificate) = parser.parse(der).ok()?;
+    contents(certificate.issuer().as_raw()).map(<[u8]>::to_vec)
+}
+
+/// The key in the certificate of a CA; `None` where it is of no algorithm that is known here.
+pub(crate) fn key_of(der: &[u8]) -> Option<PublicKey> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    public_key(certificate.public_key())
+}
+
+/// What follows the tag and the length of a DER value, which it ends with.
+fn contents(der: &[u8]) -> Option<&[u8]> {
+    const LONG_FORM: u8 = 0x80;
+    let (length, rest) = der.get(1..)?.split_first()?;
+    match length.checked_sub(LONG_FORM) {
+        None => Some(rest),
+        Some(bytes) => rest.get(usize::from(bytes)..),
+    }
+}
+
 fn role(certificate: &X509Certificate<'_>) -> Option<PeerRole> {
     let names = certificate.subject_alternative_name().ok()??;
     let uri = names.value.general_names.iter().find_map(|name| match name {

@@ -60,6 +60,12 @@ pub enum IssueError {
     /// A stored CA cannot be read.
     #[error("the CA's files cannot be read")]
     LoadCa(#[source] rcgen::Error),
+    /// The key of a stored CA is of another sort.
+    #[error("the CA's key is neither ed25519 nor ecdsa-p256")]
+    CaAlgorithm,
+    /// The certificate and the private key of a stored CA do not go together.
+    #[error("the CA's private key is not that of its certificate")]
+    OtherCaKey,
     /// A name cannot be in a certificate.
     #[error("a name cannot be in a certificate")]
     Name(#[source] rcgen::Error),
@@ -83,6 +89,7 @@ pub struct Certified {
 pub struct Ca {
     cert_pem: String,
     der: Vec<u8>,
+    key: PublicKey,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -175,12 +182,22 @@ impl Ca {
     /// When they cannot be read.
     pub fn load(cert_pem: &str, key_pem: &str) -> Result<Ca, IssueError> {
         let key = KeyPair::from_pem(key_pem).map_err(IssueError::LoadCa)?;
+        let own = key.subject_public_key_info();
         let issuer = Issuer::from_ca_cert_pem(cert_pem, key).map_err(IssueError::LoadCa)?;
         let der = crate::tls::certificates(cert_pem)
             .ok()
             .and_then(|mut certs| certs.pop())
             .ok_or(IssueError::LoadCa(rcgen::Error::CouldNotParseCertificate))?;
-        Ok(Ca { cert_pem: cert_pem.to_owned(), der: der.to_vec(), issuer })
+        let key = identity::key_of(&der).ok_or(IssueError::CaAlgorithm)?;
+        if key.spki() != own {
+            return Err(IssueError::OtherCaKey);
+        }
+        Ok(Ca { cert_pem: cert_pem.to_owned(), der: der.to_vec(), key, issuer })
+    }
+
+    /// The CA's key, by which a trust document names it (IDN-8).
+    pub fn key(&self) -> &PublicKey {
+        &self.key
     }
 
     /// The CA certificate in PEM.

@@ -11,6 +11,7 @@
 pub mod accept;
 pub mod admission;
 mod answer;
+pub mod authority;
 pub mod certified_data;
 pub mod client;
 mod connection;
@@ -30,9 +31,11 @@ pub mod signal;
 pub mod stream;
 pub mod tasks;
 pub mod tls;
+pub mod trust_links;
 pub mod url;
 pub mod websocket;
 
+pub use authority::BelievedAuthority;
 pub use certified_data::CertifiedData;
 pub use client::Destination;
 pub use identity::{CertifiedPeer, PeerRole};

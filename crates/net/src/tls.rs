@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use model::time::SLACK;
 use model::{Digest, Timestamp};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WantsClientCert, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError, RootCertStore,
-    ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, DistinguishedName, OtherError,
+    RootCertStore, ServerConfig, SignatureScheme,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use trust::SigningKey;
 use trust::token::TlsTermination;
 
+use crate::authority::{BelievedAuthority, is_rejected};
 use crate::identity::{self, CertifiedPeer, PeerRole};
 use crate::revoked::RevokedCertificates;
 
@@ -88,7 +89,7 @@ fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(TlsError::ReadPem)
 }
 
-fn roots(ca_pem: &str) -> Result<Arc<RootCertStore>, TlsError> {
+pub(crate) fn roots(ca_pem: &str) -> Result<Arc<RootCertStore>, TlsError> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(ca_pem)? {
         store.add(certificate).map_err(TlsError::Roots)?;
@@ -108,35 +109,47 @@ pub fn server(
     client_ca_pem: &str,
     auth: ClientAuth,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    let revoked = RevokedCertificates::default();
-    server_refusing(cert_pem, key_pem, chain_ca_pem, client_ca_pem, auth, revoked)
+    let (revoked, reject_before) = (RevokedCertificates::default(), None);
+    let clients = BelievedClients { ca_pem: client_ca_pem, auth, revoked, reject_before };
+    server_believing(cert_pem, key_pem, chain_ca_pem, clients)
 }
 
-/// The same, which refuses certificates of nodes that count no more, as they are at each handshake (IDN-6).
+/// Which certificates of clients a server takes.
+pub struct BelievedClients<'a> {
+    /// The CAs that issue them, in PEM.
+    pub ca_pem: &'a str,
+    /// Whom it lets in.
+    pub auth: ClientAuth,
+    /// Nodes whose certificates count no more, as they are at each handshake (IDN-6).
+    pub revoked: RevokedCertificates,
+    /// Certificates that were issued before count no more, to the second (IDN-8).
+    pub reject_before: Option<Timestamp>,
+}
+
+/// As [`server`], for more than one CA and without the certificates of clients that count no more.
 ///
 /// # Errors
 /// As [`server`].
-pub fn server_refusing(
+pub fn server_believing(
     cert_pem: &str,
     key_pem: &str,
     chain_ca_pem: &str,
-    client_ca_pem: &str,
-    auth: ClientAuth,
-    revoked: RevokedCertificates,
+    clients: BelievedClients<'_>,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(client_ca_pem)?, provider());
+    let BelievedClients { ca_pem, auth, revoked, reject_before } = clients;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(ca_pem)?, provider());
     let verifier = match auth {
         ClientAuth::Optional => verifier.allow_unauthenticated(),
         ClientAuth::Required => verifier,
     };
     // Naming the one CA in every handshake would only cost bytes.
-    let verifier = verifier.clear_root_hint_subjects().build().map_err(TlsError::Verifier)?;
+    let usual = verifier.clear_root_hint_subjects().build().map_err(TlsError::Verifier)?;
     let mut chain = certificates(cert_pem)?;
     chain.extend(certificates(chain_ca_pem)?);
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError::Configure)?
-        .with_client_cert_verifier(Arc::new(ClientVerifier { usual: verifier, revoked }))
+        .with_client_cert_verifier(Arc::new(ClientVerifier { usual, revoked, reject_before }))
         .with_single_cert(chain, private_key(key_pem)?)
         .map_err(TlsError::Configure)?;
     config.alpn_protocols = vec![H2.to_vec()];
@@ -146,21 +159,6 @@ pub fn server_refusing(
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.max_early_data_size = 0;
     Ok(Arc::new(config))
-}
-
-/// Whether a client's certificate was issued by this CA, judged in the middle of its validity: no
-/// clock has a part in it.
-///
-/// # Errors
-/// When one of them cannot be read.
-pub fn is_of_ca(cert_pem: &str, ca_pem: &str) -> Result<bool, TlsError> {
-    let chain = certificates(cert_pem)?;
-    let validity = crate::identity::validity(cert_pem.as_bytes());
-    let (Some((holder, between)), Some(validity)) = (chain.split_first(), validity) else { return Ok(false) };
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(ca_pem)?, provider());
-    let verifier = verifier.build().map_err(TlsError::Verifier)?;
-    let at = UnixTime::since_unix_epoch(validity.half().since(Timestamp(0)));
-    Ok(verifier.verify_client_cert(holder, between, at).is_ok())
 }
 
 /// The same configuration, offering HTTP/1.1 after HTTP/2: for a port that takes WebSockets.
@@ -190,71 +188,72 @@ pub enum ClientKey<'a> {
 /// # Errors
 /// When certificate and key do not go together.
 pub fn client(ca_pem: &str, cert_pem: &str, key: ClientKey<'_>) -> Result<Arc<ClientConfig>, TlsError> {
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots(ca_pem)?, provider());
-    let ca = KnownCa::Certificate(verifier.build().map_err(TlsError::Verifier)?);
+    client_believing(BelievedAuthority::Certificates(ca_pem.to_owned()), cert_pem, key)
+}
+
+/// The same, believing servers under these CAs.
+///
+/// # Errors
+/// When certificate and key do not go together, or a CA's certificate cannot be read.
+pub fn client_believing(
+    authority: BelievedAuthority,
+    cert_pem: &str,
+    key: ClientKey<'_>,
+) -> Result<Arc<ClientConfig>, TlsError> {
     let key = match key {
         ClientKey::Node(key) => {
             PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(crate::issue::pkcs8(key).to_vec()))
         }
         ClientKey::Pem(pem) => private_key(pem)?,
     };
-    let config = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(TlsError::Configure)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Verifier { ca, ends_at: TlsTermination::ControlPlane }))
-        .with_client_auth_cert(certificates(cert_pem)?, key)
-        .map_err(TlsError::Configure)?;
-    Ok(finish(config))
+    let verifier = Verifier::new(authority, TlsTermination::ControlPlane)?;
+    let config = verified_by(Arc::new(verifier))?.with_client_auth_cert(certificates(cert_pem)?, key);
+    Ok(finish(config.map_err(TlsError::Configure)?))
 }
 
-/// A client's configuration without a certificate, before a node has one (ENR-1) and where a proxy
-/// ends TLS (IDN-4): believes only servers under the CA with this digest, which a token names, and of
-/// them only the control plane or only a proxy.
+/// A client's configuration without a certificate, before a node has one (ENR-1): believes only servers under the CA
+/// with this digest, which a token names, and of them only the control plane or only a proxy.
 ///
 /// # Errors
 /// When the library refuses.
 pub fn client_pinned(ca: Digest, ends_at: TlsTermination) -> Result<Arc<ClientConfig>, TlsError> {
+    client_without_certificate(BelievedAuthority::Digest(ca), ends_at)
+}
+
+/// The same, where these CAs are believed: for a node that has no certificate that counts, or whose sessions a proxy
+/// ends (IDN-4).
+///
+/// # Errors
+/// When the library refuses.
+pub fn client_without_certificate(
+    authority: BelievedAuthority,
+    ends_at: TlsTermination,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    Ok(finish(verified_by(Arc::new(Verifier::new(authority, ends_at)?))?.with_no_client_auth()))
+}
+
+/// A client's configuration that believes nobody, and talks to whoever answers: only for what is verified by itself,
+/// as the links of the chain of trust documents are, and only to say what they lead on from (IDN-8).
+///
+/// # Errors
+/// When the library refuses.
+pub fn client_of_anybody() -> Result<Arc<ClientConfig>, TlsError> {
+    Ok(finish(verified_by(Arc::new(Anybody))?.with_no_client_auth()))
+}
+
+fn verified_by(
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TlsError> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(TlsError::Configure)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Verifier { ca: KnownCa::Digest(ca), ends_at }))
-        .with_no_client_auth();
-    Ok(finish(config))
+        .map_err(TlsError::Configure)?;
+    Ok(config.dangerous().with_custom_certificate_verifier(verifier))
 }
 
 fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
     config.alpn_protocols = vec![H2.to_vec()];
     config.resumption = rustls::client::Resumption::disabled();
     Arc::new(config)
-}
-
-/// By what a client knows the CA.
-#[derive(Debug)]
-enum KnownCa {
-    Certificate(Arc<WebPkiServerVerifier>),
-    /// The digest of one that the server's chain holds.
-    Digest(Digest),
-}
-
-impl KnownCa {
-    fn verifier(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        chain: &[CertificateDer<'_>],
-    ) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
-        let digest = match self {
-            KnownCa::Certificate(verifier) => return Ok(verifier.clone()),
-            KnownCa::Digest(digest) => digest,
-        };
-        let ca = chain.iter().find(|cert| Digest::of(cert) == *digest);
-        let ca = ca.ok_or_else(|| ForeignCertificate::error(end_entity))?;
-        let mut store = RootCertStore::empty();
-        store.add(ca.clone().into_owned())?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider()).build();
-        verifier.map_err(|error| refused(&error.to_string()))
-    }
 }
 
 /// Verifies with [`SLACK`] at both ends of the validity (IDN-7).
@@ -278,6 +277,7 @@ fn with_slack<T>(
 struct ClientVerifier {
     usual: Arc<dyn ClientCertVerifier>,
     revoked: RevokedCertificates,
+    reject_before: Option<Timestamp>,
 }
 
 impl ClientCertVerifier for ClientVerifier {
@@ -300,6 +300,9 @@ impl ClientCertVerifier for ClientVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let verified = with_slack(now, |now| self.usual.verify_client_cert(end_entity, intermediates, now))?;
+        if is_rejected(end_entity, self.reject_before) {
+            return Err(CertificateError::UnknownIssuer.into());
+        }
         let is_revoked =
             !self.revoked.is_empty() && identity::read(end_entity).is_ok_and(|peer| self.revoked.has(&peer));
         if is_revoked { Err(CertificateError::Revoked.into()) } else { Ok(verified) }
@@ -366,7 +369,7 @@ pub struct ForeignCertificate {
 }
 
 impl ForeignCertificate {
-    fn error(end_entity: &CertificateDer<'_>) -> rustls::Error {
+    pub(crate) fn error(end_entity: &CertificateDer<'_>) -> rustls::Error {
         let issuer = identity::issuer(end_entity).unwrap_or_else(|| "nobody who is named".to_owned());
         rustls::Error::Other(OtherError(Arc::new(ForeignCertificate { issuer })))
     }
@@ -406,12 +409,38 @@ fn refused(why: &str) -> rustls::Error {
     rustls::Error::General(why.to_owned())
 }
 
-/// Verifies as usual, under the one CA, and that the certificate is of whom the client means to reach:
+/// Verifies as usual, under the CAs that are believed, and that the certificate is of whom the client means to reach:
 /// proxies' certificates are under the same CA, and must not stand in for the control plane's (IDN-4).
 #[derive(Debug)]
 struct Verifier {
-    ca: KnownCa,
+    authority: BelievedAuthority,
+    /// Made once, where all handshakes have the same roots.
+    by_roots: Option<Arc<WebPkiServerVerifier>>,
     ends_at: TlsTermination,
+}
+
+impl Verifier {
+    fn new(authority: BelievedAuthority, ends_at: TlsTermination) -> Result<Verifier, TlsError> {
+        let by_roots = match &authority {
+            BelievedAuthority::Certificates(pem) => {
+                let verifier = WebPkiServerVerifier::builder_with_provider(roots(pem)?, provider());
+                Some(verifier.build().map_err(TlsError::Verifier)?)
+            }
+            BelievedAuthority::Digest(_) | BelievedAuthority::Keys(_) => None,
+        };
+        Ok(Verifier { authority, by_roots, ends_at })
+    }
+
+    fn verifier(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+    ) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
+        match &self.by_roots {
+            Some(verifier) => Ok(verifier.clone()),
+            None => self.authority.server_verifier(end_entity, chain),
+        }
+    }
 }
 
 impl ServerCertVerifier for Verifier {
@@ -424,7 +453,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         use CertificateError::{BadSignature, UnknownIssuer};
-        let verifier = self.ca.verifier(end_entity, intermediates)?;
+        let verifier = self.verifier(end_entity, intermediates)?;
         let verified = verify_at(now, |now| {
             verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)
         });
@@ -447,6 +476,46 @@ impl ServerCertVerifier for Verifier {
             )),
             _ => Ok(verified),
         }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(refused("TLS 1.2 is not spoken here"))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Takes whatever certificate is shown. Who shows it has its key.
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -58,7 +58,7 @@ fn recorded() -> String {
         let cert_pem = ca.issue_node(&csr, &id, &hostname, [5; 16], validity).unwrap();
         RenewAnswer { cert_pem }
     };
-    let message = RenewRequest { csr_pem: csr_pem.clone() };
+    let message = RenewRequest::of(csr_pem.clone());
     let number = 1_800_000_000_000_000;
     let refused = Problem { request_id: Some("5e0f2a11-7".to_owned()), ..Problem::from(Code::RecoveryOff) };
     [

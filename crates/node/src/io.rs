@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use converge::run::UnknownTag;
 use converge::{Desired, ResourceId, RunScope};
-use model::exchange::{Answer, CheckIn, TraitReport};
+use model::exchange::{Answer, CheckIn, Signed, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
 use model::{
@@ -97,6 +97,11 @@ pub enum NodeInput {
     TrustSaved,
     /// The newer trust document could not be made durable; for people.
     TrustNotSaved(String),
+    /// Who answers where the control plane should has a certificate of no CA that the node believes: a CA may have been
+    /// replaced while it slept.
+    ForeignServer,
+    /// The trust documents after the one held, of whoever answers.
+    TrustLinks(Vec<Signed>),
     /// Somebody joined the host anew, and its token names this trust document.
     TrustPinned(Box<TrustDocument>),
     /// The host could not be told to reboot; for people.
@@ -124,6 +129,9 @@ pub enum NodeInput {
     RenewalFailed(String),
     /// The control plane refuses the node's certificate as one that has ended.
     CertificateEnded,
+    /// A CA issued the node's certificate that counts no more by the trust document that is held: no session is opened
+    /// with it.
+    CertificateRejected,
     /// The control plane's own certificate has ended by the host's clock, so that clock may be ahead, and says nothing
     /// of the node's certificate (IDN-11).
     ServerCertificateEnded,
@@ -200,6 +208,9 @@ pub enum NodeEffect {
     SaveReboot(RebootMark),
     /// Make the newest trust document durable, then [`NodeInput::TrustSaved`] or [`NodeInput::TrustNotSaved`].
     SaveTrust(Box<TrustRecord>),
+    /// Ask whoever answers for the trust documents after the one with this digest, then [`NodeInput::TrustLinks`], if
+    /// there are any.
+    FetchTrustLinks(Digest),
     /// Find out who changes these resources, and nobody else; then [`NodeInput::SuspectedDrift`].
     WatchCulprits(BTreeSet<ResourceId>),
     /// Ask for another certificate, then [`NodeInput::Renewed`] or [`NodeInput::RenewalFailed`].

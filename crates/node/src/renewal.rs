@@ -4,6 +4,7 @@
 //! half of validity and the node's share of a tenth, or the control plane wants it
 //!     and the last contact was answered --------> Renew(Certificate), right after an answer
 //! it has ended, and the last contact failed ----> Renew(Key), unless that was for the clock
+//! the trust document names its CA no more ------> Renew(Key)
 //! failed --> again after a wait that doubles, at most a thirty-second of the validity
 //! ```
 //!
@@ -47,6 +48,8 @@ enum EndJudge {
     ControlPlane,
     /// Nobody: the clock may be ahead.
     Nobody,
+    /// The trust document: the CA that issued it counts no more.
+    TrustDocument,
 }
 
 /// The node's certificate, and the requests for the next one.
@@ -84,7 +87,10 @@ impl Renewal {
     /// A contact was answered, and the answer says whether the control plane wants a renewal.
     pub(crate) fn answered(&mut self, wanted: bool) {
         self.contact = LastContact::Answered;
-        self.judge = EndJudge::Time;
+        // Answers over what is open change nothing of the CA.
+        if self.judge != EndJudge::TrustDocument {
+            self.judge = EndJudge::Time;
+        }
         self.wanted = wanted;
     }
 
@@ -95,7 +101,22 @@ impl Renewal {
 
     /// The control plane refuses the certificate as one that has ended.
     pub(crate) fn refused_as_ended(&mut self) {
-        self.judge = EndJudge::ControlPlane;
+        if self.judge != EndJudge::TrustDocument {
+            self.judge = EndJudge::ControlPlane;
+        }
+    }
+
+    /// The CA that issued the certificate counts no more.
+    pub(crate) fn rejected(&mut self) {
+        self.judge = EndJudge::TrustDocument;
+    }
+
+    /// Why the node proves itself by its key alone.
+    pub(crate) fn why_by_key(&self) -> &'static str {
+        match self.judge {
+            EndJudge::TrustDocument => "the CA that issued the certificate counts no more",
+            EndJudge::Time | EndJudge::ControlPlane | EndJudge::Nobody => "the certificate has ended",
+        }
     }
 
     /// The host's clock may be ahead: the control plane's own certificate has ended by it.
@@ -116,10 +137,12 @@ impl Renewal {
         let validity = self.validity.filter(|_| !self.under_way)?;
         let ended = match self.judge {
             EndJudge::Time => time > validity.until.plus(SLACK),
-            EndJudge::ControlPlane => true,
+            EndJudge::ControlPlane | EndJudge::TrustDocument => true,
             EndJudge::Nobody => false,
         };
         let (at, proof) = match self.contact {
+            // The next contact would fail.
+            _ if self.judge == EndJudge::TrustDocument => (now, RenewalProof::Key),
             LastContact::Answered if self.wanted => (now, RenewalProof::Certificate),
             LastContact::Answered => {
                 (now.plus(validity.renew_at(hostname.as_str()).since(time)), RenewalProof::Certificate)

@@ -261,6 +261,8 @@ impl Node {
                 self.want_full |= self.repairing;
                 self.on_stuck(UnadoptedCause::Keep, &why, now, &mut effects);
             }
+            NodeInput::ForeignServer => self.on_foreign_server(&mut effects),
+            NodeInput::TrustLinks(links) => self.on_links(&links, now, &mut effects),
             NodeInput::TrustSaved => self.on_trust_saved(now),
             NodeInput::TrustNotSaved(why) => self.on_trust_not_saved(&why, &mut effects),
             NodeInput::TrustPinned(document) => self.on_trust_pinned(&document, now),
@@ -275,6 +277,7 @@ impl Node {
             NodeInput::Renewed(validity) => self.on_renewed(validity, now),
             NodeInput::RenewalFailed(why) => self.on_renewal_failed(why, now, &mut effects),
             NodeInput::CertificateEnded => self.renewal.refused_as_ended(),
+            NodeInput::CertificateRejected => self.renewal.rejected(),
             NodeInput::ServerCertificateEnded => self.renewal.doubts_the_clock(),
         }
         self.judge_freshness(now, &mut effects);

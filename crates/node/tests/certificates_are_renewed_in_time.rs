@@ -294,3 +294,20 @@ proptest! {
         prop_assert!(u128::from(asked) <= 20 + bench.now.since(START).as_millis() / wait.as_millis());
     }
 }
+
+/// IDN-8: a certificate of a CA that counts no more opens no session. Another one is requested by the node's key at once,
+/// and again until there is one, also while answers come over what is open.
+#[test]
+fn a_certificate_of_a_ca_that_counts_no_more_is_recovered_at_once() {
+    let mut bench = certified(days(START, 30));
+    let effects = bench.give(NodeInput::CertificateRejected);
+    assert_eq!(proof(&effects), Some(RenewalProof::Key));
+    assert!(warnings(&effects)[0].contains("counts no more"), "{effects:?}");
+    bench.give(NodeInput::RenewalFailed("busy".into()));
+    bench.check_in();
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    assert_eq!(until_asked(&mut bench, answer), RenewalProof::Key);
+    bench.give(NodeInput::Renewed(days(bench.now, 30)));
+    assert_eq!(until_asked(&mut bench, answer), RenewalProof::Certificate);
+    assert!(bench.now > START.plus(DAY * 15), "in its time");
+}

@@ -33,7 +33,9 @@ fn rotations(count: u8) -> (Vec<Signed>, Vec<ChainHead>, SigningKey) {
         match slot {
             SlotName::Release => release = new,
             SlotName::Root => root = key(new),
-            SlotName::Beacon | SlotName::ControlPlane => unreachable!("it is not rotated here"),
+            SlotName::Beacon | SlotName::ControlPlane | SlotName::CertificateAuthority => {
+                unreachable!("it is not rotated here")
+            }
         }
         links.push(link);
         heads.push(head.clone());
@@ -197,4 +199,26 @@ fn an_answer_to_an_earlier_question_is_not_followed() {
     assert!(bench.node.refused_trust().is_some());
     bench.exchange(answer());
     assert_eq!(bench.node.refused_trust(), None);
+}
+
+/// IDN-8: a node that slept while the fleet's CA was replaced believes no certificate that it is shown. It asks whoever
+/// answers for the links after what it holds, and follows those alone that a root key signed.
+#[test]
+fn who_shows_another_certificate_is_asked_for_the_links() {
+    let (links, heads, _) = rotations(3);
+    let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
+    let asked = |effects: &[NodeEffect]| {
+        effects.iter().any(|effect| *effect == NodeEffect::FetchTrustLinks(heads[0].digest))
+    };
+    bench.check_in();
+    assert!(asked(&bench.give(NodeInput::ForeignServer)));
+    bench.give(NodeInput::Unreachable("another CA".into()));
+    // Links of another chain lead nowhere.
+    let effects = bench.give(NodeInput::TrustLinks(links[1..].to_vec()));
+    assert_eq!((saved(&effects), bench.node.trust()), (None, &heads[0].document));
+    let effects = bench.give(NodeInput::TrustLinks(links.clone()));
+    assert_eq!(saved(&effects).unwrap().link, links[2]);
+    assert!(!asked(&bench.give(NodeInput::ForeignServer)), "not while a newer one is made durable");
+    bench.give(NodeInput::TrustSaved);
+    assert_eq!(bench.node.trust(), &heads[3].document);
 }

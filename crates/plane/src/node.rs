@@ -24,7 +24,7 @@ use crate::budget::ByteBudget;
 use crate::copies::{HolderNotice, InstanceLineage};
 use crate::exceptions::{Exceptions, KeptExceptions};
 use crate::heads::{Head, Heads};
-use crate::renewal::RenewalAllowance;
+use crate::renewal::{CertificateIssuer, RenewalAllowance};
 use crate::replay::Window;
 use crate::seen::KeptSeen;
 
@@ -52,6 +52,8 @@ pub struct NodeState {
     pub enrolled_at: Timestamp,
     /// Its certificate; `None` where no session is opened with it, as a proxy ends TLS.
     pub certificate: Option<CertificateValidity>,
+    /// The CA that issued it; `None` where that was not recorded.
+    pub issuer: Option<CertificateIssuer>,
     /// How many certificates it may get.
     pub renewals: RenewalAllowance,
     /// How its agent is called on its host, as it said at its start.
@@ -183,6 +185,7 @@ impl NodeState {
             key: Box::new(key),
             enrolled_at,
             certificate: None,
+            issuer: None,
             renewals: RenewalAllowance::default(),
             invocation: None,
             revoked: None,
@@ -508,8 +511,9 @@ impl NodeState {
     }
 
     /// The node has another certificate, by renewing the one before. Its token is spent by that.
-    pub fn certified(&mut self, validity: CertificateValidity) {
+    pub fn certified(&mut self, validity: CertificateValidity, issuer: CertificateIssuer) {
         (self.certificate, self.certificate_used) = (Some(validity), true);
+        self.issuer = Some(issuer);
         self.exceptions.change(|it| it.conditions.renewal_failure = None);
     }
 

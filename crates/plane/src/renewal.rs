@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use model::{CertificateValidity, Timestamp};
+use model::{CertificateValidity, Digest, Timestamp};
+use trust::PublicKey;
 
 /// Certificates that a node may get at once: each lost reply costs one.
 const BURST: u8 = 8;
@@ -30,6 +31,26 @@ impl RenewalAllowance {
         let may = self.taken < BURST;
         self.taken += u8::from(may);
         may
+    }
+}
+
+/// The CA that issued a node's certificate: by its key's id, as [`PublicKey::id`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CertificateIssuer([u8; 8]);
+
+impl CertificateIssuer {
+    /// The CA with this key.
+    pub fn of(key: &PublicKey) -> CertificateIssuer {
+        let mut id = [0; 8];
+        id.copy_from_slice(&Digest::of(&key.raw()).0[..8]);
+        CertificateIssuer(id)
+    }
+
+    /// The CA whose key has this id; `None` where that is none.
+    pub fn named(id: &str) -> Option<CertificateIssuer> {
+        let bytes: Option<Vec<u8>> =
+            (0..16).step_by(2).map(|at| u8::from_str_radix(id.get(at..at + 2)?, 16).ok()).collect();
+        bytes.filter(|_| id.len() == 16)?.try_into().ok().map(CertificateIssuer)
     }
 }
 

@@ -98,7 +98,8 @@ fn what_was_issued_before_a_revocation_counts_no_more() {
     assert_eq!(node.judge_revocation(&lists), RevocationChange::Same);
     assert_eq!(node.status(&Default::default(), NOW).overall().to_string(), "revoked");
     // A renewal does not save it; a token of after does.
-    node.certified(model::CertificateValidity::starting(NOW, Duration::from_secs(60)));
+    let issuer = plane::renewal::CertificateIssuer::of(&node.key);
+    node.certified(model::CertificateValidity::starting(NOW, Duration::from_secs(60)), issuer);
     assert_eq!(node.judge_revocation(&lists), RevocationChange::Same);
     node.enrolled_at = secs(-49);
     assert_eq!(node.judge_revocation(&lists), RevocationChange::Other);

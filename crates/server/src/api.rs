@@ -1,5 +1,6 @@
 //! The operator port's messages, which the CLI shares.
 
+pub mod authority;
 pub mod joins;
 pub mod lists;
 pub mod objects;
@@ -30,7 +31,7 @@ use trust::lists::Revocation;
 use trust::seen::Seen;
 
 use crate::posture::Posture;
-use crate::trust_chain::VersionOrigin;
+pub use authority::{AddTrust, AuthorityUse, TrustHolders, TrustVersionView, TrustView};
 use operation::{Empty, Limit, Operation, Page};
 pub use proxies::{ISSUE_PROXY, IssueProxy, MAX_PROXY_NAMES, ProxyCertificate};
 
@@ -220,6 +221,10 @@ pub struct StatusView {
     /// Why what nodes are given is not signed as they believe it, while it is not: they take nothing new (IDN-9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_key_unusable: Option<String>,
+    /// Of which CA nodes have their certificates, where a CA was replaced and some have theirs of the one before, or
+    /// where the CA that is believed does not certify; for operators of the whole fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<AuthorityUse>,
 }
 
 /// A channel.
@@ -413,47 +418,6 @@ pub struct HeadView {
     /// As [`StatusView::trust_overtaken`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_overtaken: Option<TrustHolders>,
-}
-
-/// The chain of trust documents (IDN-8).
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct TrustView {
-    /// From the first to the newest.
-    pub versions: Vec<TrustVersionView>,
-    /// How many nodes hold each version, as each said last, also before the control plane's start.
-    pub holding: Vec<TrustHolders>,
-    /// How many nodes never said, or said what cannot be.
-    pub unheard: usize,
-}
-
-/// A version of the trust document.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct TrustVersionView {
-    /// The document.
-    pub document: TrustDocument,
-    /// Its digest.
-    pub digest: Digest,
-    /// How the chain came to it.
-    pub origin: VersionOrigin,
-    /// The document as it was signed; absent for the first version, and from an earlier control plane.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<Signed>,
-}
-
-/// Nodes that hold a version of the trust document.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct TrustHolders {
-    /// The version.
-    pub version: u64,
-    /// How many.
-    pub nodes: usize,
-}
-
-/// The next version of the trust document, signed.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct AddTrust {
-    /// Signed by a root key of the version before.
-    pub link: Signed,
 }
 
 /// Digests that are asked for or answered.

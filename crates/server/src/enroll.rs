@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use net::accept::Connection;
 use net::issue::CertificateRequest;
 use plane::NodeState;
+use plane::renewal::CertificateIssuer;
 use store::{EnrollError, Enrolled, NewNode, TokenUse};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::{Code, Problem, body};
@@ -64,8 +65,9 @@ async fn certify(
         // Those of a group token, until a release says something of the host.
         says.labels.clone_from(labels);
     }
-    let issued = plane.certificates.issue(csr, id, hostname, says, now).await?;
-    let IssuedCertificate { cert_pem, validity, serial } = issued;
+    // Everybody takes that of the CA that certifies this server; who believes another one asks for it afterwards.
+    let issued = plane.certificates.issue(csr, id, hostname, says, &[], now).await?;
+    let IssuedCertificate { cert_pem, validity, serial, issuer } = issued;
     let certificate = tls_termination.is_control_plane().then_some(validity);
     let node = NewNode {
         node_id: id.clone(),
@@ -74,6 +76,7 @@ async fn certify(
         cert_not_before: now,
         cert_not_after: certificate.map(|validity| validity.until),
         cert_serial: serial,
+        cert_authority: issuer.id(),
         key_confirmation: admission.confirmation,
         declared: match labels.is_empty() {
             true => serde_json::json!({}),
@@ -88,10 +91,10 @@ async fn certify(
     plane.joins.forget(id);
     tracing::info!(node = %id, %hostname, key = admission.confirmation.as_str(), "a node enrolled");
     let mut state = NodeState::new(id.clone(), hostname.clone(), *key, now);
-    state.certificate = certificate;
+    (state.certificate, state.issuer) = (certificate, Some(CertificateIssuer::of(&issuer)));
     state.key_confirmation = admission.confirmation;
     remember(plane, state);
-    let (ca_pem, trust) = (plane.node_ca.cert_pem().to_owned(), trust.clone());
+    let (ca_pem, trust) = (plane.authorities.set().bundle(), trust.clone());
     let answer = EnrollAnswer { node_id: id.clone(), cert_pem, ca_pem, trust };
     json(&answer, false)
 }
@@ -136,7 +139,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
         Some(slot) => {
             let mut entry = slot.lock();
             entry.node.enrolled_at = node.enrolled_at;
-            entry.node.certificate = node.certificate;
+            (entry.node.certificate, entry.node.issuer) = (node.certificate, node.issuer);
             entry.node.key_confirmation = entry.node.key_confirmation.max(node.key_confirmation);
             entry.node.change_exceptions(|it| it.conditions.renewal_failure = None);
             entry.node.certificate_used = false;

@@ -10,7 +10,7 @@ pub(crate) use model::text::beginning;
 use model::{
     CertificateValidity, Channel, Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp,
 };
-use plane::renewal::CertificateRecovery;
+use plane::renewal::{CertificateIssuer, CertificateRecovery};
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
@@ -546,6 +546,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     }
     let from = record.cert_renewed.unwrap_or(record.cert_not_before);
     node.certificate = record.cert_not_after.map(|until| CertificateValidity { from, until });
+    node.issuer = record.cert_authority.as_deref().and_then(CertificateIssuer::named);
     node.keep_invocation(record.invocation);
     node.last_seen = record.last_seen;
     if record.promised_secs > 0 {

@@ -16,6 +16,7 @@
 
 mod answer;
 pub mod api;
+mod authority;
 mod cache;
 mod causes;
 mod declared;
@@ -50,6 +51,7 @@ pub mod trust_chain;
 mod upkeep;
 mod work;
 
+pub use authority::AuthoritySet;
 pub use fleet_name::FleetName;
 pub use log::LogControl;
 pub use operator_port::{RouteAccess, route_access};

@@ -126,6 +126,10 @@ async fn answer(
         Access::Open => {
             let (parts, body) = request.into_parts();
             match matched.route.path {
+                route::TRUST_LINKS => {
+                    let digest = matched.digest.as_deref().unwrap_or_default();
+                    json(&crate::operator_port::trust::links(plane, digest)?, accepts_gzip(&parts))
+                }
                 route::BOOTSTRAP_REPORT => failed_joins::report(plane, &connection, &parts, body).await,
                 _ => crate::enroll::enroll(plane, &connection, &parts, body).await,
             }

@@ -19,6 +19,7 @@ use spool::{Disk, SpoolError};
 use trust::key::ParseKeyError;
 use trust::{SigningKey, Slots, TrustDocument};
 
+use crate::authority::AuthoritySet;
 use crate::fleet_name::FleetName;
 use crate::trust_chain::ChainDocuments;
 
@@ -58,6 +59,13 @@ pub struct Credentials {
     /// The operator's token, instead of a certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// A trust document of the fleet: its chain leads to the CA that counts, once the one above was replaced (IDN-8).
+    /// Absent in credentials of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<TrustDocument>,
+    /// The file that they were read from, which follows that chain.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 /// What an operator's client proves itself with.
@@ -129,6 +137,14 @@ pub enum FoundError {
         /// What is wrong.
         what: String,
     },
+    /// Nodes believe a CA whose key is not here.
+    #[error("{} holds no CA with the key {believed}, which nodes and operators believe", dir.display())]
+    AuthorityKey {
+        /// The directory.
+        dir: PathBuf,
+        /// The id of the key.
+        believed: String,
+    },
     /// A certificate could not be made or read.
     #[error("the certificate authority of {} cannot be used", dir.display())]
     Authority {
@@ -185,8 +201,8 @@ pub struct Founded {
     pub trust: TrustDocument,
     /// How that came to be, from the first version on.
     pub chain: ChainDocuments,
-    /// Issues nodes' and the control plane's certificates.
-    pub node_ca: Ca,
+    /// Issue nodes', proxies' and the control plane's certificates.
+    pub node_ca: AuthoritySet,
     /// Issues operators' certificates.
     pub operator_ca: Ca,
     /// The release key, in lab posture.
@@ -221,7 +237,7 @@ pub enum FilePresence {
 
 /// Every file that founding a fleet makes beside the database. What a publisher remembers of its last release
 /// is not among them: it would go back with the rest.
-pub const FLEET_FILES: [FleetFile; 13] = {
+pub const FLEET_FILES: [FleetFile; 15] = {
     use FilePresence::{Always, MayLieElsewhere, Rotated};
     const fn file(name: &'static str, mode: u32, presence: FilePresence) -> FleetFile {
         FleetFile { name, mode, presence }
@@ -229,6 +245,8 @@ pub const FLEET_FILES: [FleetFile; 13] = {
     [
         file("node-ca.key", 0o600, Always),
         file("node-ca.pem", 0o644, Always),
+        file(NEXT_CA, 0o600, Rotated),
+        file(PREVIOUS_CA, 0o600, Rotated),
         file("operator-ca.key", 0o600, Always),
         file("operator-ca.pem", 0o644, Always),
         file(ROOT_KEY, 0o600, MayLieElsewhere),
@@ -261,7 +279,11 @@ pub const BEACON_KEY: &str = "beacon.key";
 /// The key that signs objects and actions in the control plane's name (IDN-9). It lies beside the control plane in
 /// every posture. A fleet has one if the file is there when it is founded, and from `muster key rotate control-plane` on.
 pub const CONTROL_PLANE_KEY: &str = "control-plane.key";
-const NODE_CA: &str = "node-ca";
+pub(crate) const NODE_CA: &str = "node-ca";
+/// The certificate and the key of the CA that is to count next, in PEM.
+pub const NEXT_CA: &str = "node-ca.next";
+/// The same of the CA before, which goes on certifying while it counts.
+pub const PREVIOUS_CA: &str = "node-ca.previous";
 const OPERATOR_CA: &str = "operator-ca";
 /// The operator's credentials.
 pub const OPERATOR: &str = "operator.json";
@@ -299,10 +321,11 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
         return Err(FoundError::OtherName { dir, founded: trust.fleet, asked });
     }
     let release_key = read_key(&dir.join(RELEASE_KEY))?;
+    let node_ca = AuthoritySet::open(dir, &chain)?;
     Ok(Founded {
         trust,
         chain,
-        node_ca: read_ca(dir, NODE_CA)?,
+        node_ca,
         operator_ca: read_ca(dir, OPERATOR_CA)?,
         release_key,
         posture: Posture::of(dir),
@@ -348,22 +371,57 @@ pub fn write_client_files(
     now: Timestamp,
 ) -> Result<(), FoundError> {
     let path = dir.join(OPERATOR);
+    let ca_pem = founded.node_ca.bundle();
+    let trust = match founded.node_ca.is_named_by(&founded.trust) {
+        true => Some(founded.trust.clone()),
+        // The CA that counts is not here, and who is to name another one must be able to call.
+        false => founded.chain.versions.first().map(|first| first.head.document.clone()),
+    };
     let credentials = if path.exists() {
-        Credentials { url: operator_url.clone(), ..read_json(&path)? }
+        Credentials { url: operator_url.clone(), ca_pem, trust, ..read_json(&path)? }
     } else {
         let issued = founded.operator_ca.issue_operator("operator", random()?, now);
         let Certified { cert_pem, key_pem } = issued.map_err(authority(dir))?;
-        let ca_pem = founded.node_ca.cert_pem().to_owned();
-        Credentials { url: operator_url.clone(), ca_pem, cert_pem, key_pem: key_pem.to_string(), token: None }
+        let (url, key_pem) = (operator_url.clone(), key_pem.to_string());
+        Credentials { url, ca_pem, cert_pem, key_pem, token: None, trust, file: None }
     };
     write_json(&path, &credentials, 0o600)?;
     let info = EnrollInfo {
         fleet: founded.trust.fleet.clone(),
         servers: node_urls.to_vec(),
-        ca: founded.node_ca.digest(),
+        ca: founded.node_ca.presenting().digest(),
         trust: founded.chain.newest().digest,
     };
     write_json(&dir.join(ENROLL), &info, 0o644)
+}
+
+/// Writes an operator's credentials, for their owner alone to read.
+///
+/// # Errors
+/// [`FoundError`] names the file.
+pub fn write_credentials(path: &Path, credentials: &Credentials) -> Result<(), FoundError> {
+    write_json(path, credentials, 0o600)
+}
+
+/// Has what clients are given, where it lies here, go by other CAs.
+///
+/// # Errors
+/// [`FoundError`] names the file.
+pub(crate) fn rewrite_client_files(
+    dir: &Path,
+    authorities: &AuthoritySet,
+    trust: &TrustDocument,
+) -> Result<(), FoundError> {
+    let (operator, enroll) = (dir.join(OPERATOR), dir.join(ENROLL));
+    if operator.exists() {
+        let (ca_pem, trust) = (authorities.bundle(), Some(trust.clone()));
+        write_json(&operator, &Credentials { ca_pem, trust, ..read_json(&operator)? }, 0o600)?;
+    }
+    if enroll.exists() {
+        let ca = authorities.presenting().digest();
+        write_json(&enroll, &EnrollInfo { ca, ..read_json(&enroll)? }, 0o644)?;
+    }
+    Ok(())
 }
 
 fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError> {
@@ -391,13 +449,13 @@ fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError
     write_json(&dir.join(TRUST), &first, 0o644)
 }
 
-fn read_ca(dir: &Path, name: &str) -> Result<Ca, FoundError> {
+pub(crate) fn read_ca(dir: &Path, name: &str) -> Result<Ca, FoundError> {
     let cert = read(&dir.join(format!("{name}.pem")))?;
     let key = zeroize::Zeroizing::new(read(&dir.join(format!("{name}.key")))?);
     Ca::load(&cert, &key).map_err(authority(dir))
 }
 
-fn authority(dir: &Path) -> impl Fn(IssueError) -> FoundError + '_ {
+pub(crate) fn authority(dir: &Path) -> impl Fn(IssueError) -> FoundError + '_ {
     |source| FoundError::Authority { dir: dir.to_owned(), source }
 }
 
@@ -429,7 +487,7 @@ pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Found
     })
 }
 
-fn read(path: &Path) -> Result<String, FoundError> {
+pub(crate) fn read(path: &Path) -> Result<String, FoundError> {
     fs::read_to_string(path).map_err(|source| FoundError::Read { path: path.to_owned(), source })
 }
 

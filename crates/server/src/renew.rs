@@ -14,14 +14,16 @@ use std::sync::Arc;
 use model::time::SLACK;
 use model::{CertificateValidity, Hostname, NodeId, Timestamp};
 use net::CertifiedData;
-use net::issue::{Ca, CertificateRequest};
-use plane::renewal::RecoveryError;
+use net::issue::CertificateRequest;
+use plane::renewal::{CertificateIssuer, RecoveryError};
 use store::RenewedCertificate;
 use tokio::sync::Semaphore;
+use trust::PublicKey;
 use wire::enroll::{RenewAnswer, RenewRequest};
 use wire::{Code, Problem};
 
 use crate::answer::store_problem;
+use crate::authority::NodeAuthorities;
 use crate::declared;
 use crate::node_port::CallingNode;
 use crate::posture::{FoundError, random};
@@ -35,7 +37,7 @@ const RENEWALS: usize = 256;
 
 /// Issues nodes' certificates, on threads that answer nobody.
 pub(crate) struct NodeCertificates {
-    ca: Arc<Ca>,
+    authorities: Arc<NodeAuthorities>,
     pub(crate) settings: CertificateSettings,
     /// Certificates signed at once: half of the processors at the most, the others answer.
     signers: Semaphore,
@@ -48,13 +50,15 @@ pub(crate) struct IssuedCertificate {
     pub(crate) validity: CertificateValidity,
     /// In hex.
     pub(crate) serial: String,
+    /// The key of the CA.
+    pub(crate) issuer: PublicKey,
 }
 
 impl NodeCertificates {
-    pub(crate) fn new(ca: Arc<Ca>, settings: CertificateSettings) -> NodeCertificates {
+    pub(crate) fn new(authorities: Arc<NodeAuthorities>, settings: CertificateSettings) -> NodeCertificates {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (signers, renewals) = (Semaphore::new((processors / 2).max(1)), Semaphore::new(RENEWALS));
-        NodeCertificates { ca, settings, signers, renewals }
+        NodeCertificates { authorities, settings, signers, renewals }
     }
 
     /// Whether a certificate is to be renewed now, as it counts longer than one that would be made now: what its
@@ -64,23 +68,26 @@ impl NodeCertificates {
         certificate.is_some_and(|certificate| certificate.until > longest)
     }
 
-    /// Issues a certificate that counts from now on, and says this of its node.
+    /// Issues a certificate that counts from now on, and says this of its node. `believed`: the keys of the CAs whose
+    /// certificates the node takes, where its trust document names them.
     pub(crate) async fn issue(
         &self,
         csr: CertificateRequest,
         id: &NodeId,
         hostname: &Hostname,
         says: CertifiedData,
+        believed: &[String],
         now: Timestamp,
     ) -> Result<IssuedCertificate, Problem> {
         let validity = CertificateValidity::starting(now, self.settings.node_validity);
         let serial: [u8; 16] = random().map_err(|_: FoundError| Code::Internal)?;
         let _signer = self.signers.acquire().await.map_err(|_| Code::Internal)?;
-        let (ca, id, hostname) = (self.ca.clone(), id.clone(), hostname.clone());
+        let ca = self.authorities.set().issuer_for(believed).clone();
+        let (issuer, id, hostname) = (*ca.key(), id.clone(), hostname.clone());
         let sign = move || ca.issue_node_saying(&csr, &id, &hostname, &says, serial, validity);
         let signed = tokio::task::spawn_blocking(sign).await.map_err(|_| Code::Internal)?;
         let cert_pem = signed.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        Ok(IssuedCertificate { cert_pem, validity, serial: data_encoding::HEXLOWER.encode(&serial) })
+        Ok(IssuedCertificate { cert_pem, validity, serial: data_encoding::HEXLOWER.encode(&serial), issuer })
     }
 }
 
@@ -100,9 +107,18 @@ pub(crate) async fn recover(
     request: RenewRequest,
 ) -> Result<RenewAnswer, Problem> {
     // One that joined through a proxy opens no sessions of its own.
-    let certificate = caller.slot.lock().node.certificate.ok_or(Code::BehindProxy)?;
-    let recovery = plane.certificate_recovery();
-    recovery.judge(certificate, now()).map_err(|error| {
+    let (certificate, is_replaced) = {
+        let entry = caller.slot.lock();
+        let certificate = entry.node.certificate.ok_or(Code::BehindProxy)?;
+        let is_replaced = now() < certificate.until && plane.authorities.set().issued_before(&entry.node);
+        (certificate, is_replaced)
+    };
+    let judged = match is_replaced {
+        // It could show one if its CA still counted: the key in it is all that it would prove (IDN-8).
+        true => Ok(()),
+        false => plane.certificate_recovery().judge(certificate, now()),
+    };
+    judged.map_err(|error| {
         let code = match error {
             RecoveryError::Off => Code::RecoveryOff,
             RecoveryError::Late { .. } => Code::RecoveryLate,
@@ -125,14 +141,15 @@ async fn certify(
     let hostname = allow(plane, caller, &csr, now)?;
     let Ok(_renewal) = plane.certificates.renewals.try_acquire() else { return Err(Code::Busy.into()) };
     let says = declared_data(plane, &hostname).await;
-    let issued = plane.certificates.issue(csr, &caller.id, &hostname, says, now).await?;
-    let IssuedCertificate { cert_pem, validity, serial } = issued;
+    let (ca, id) = (&plane.certificates, &caller.id);
+    let issued = ca.issue(csr, id, &hostname, says, &request.authorities, now).await?;
+    let IssuedCertificate { cert_pem, validity, serial, issuer } = issued;
     let (keeper, caller) = (plane.clone(), caller.clone());
     run_to_completion(async move {
-        let certificate = RenewedCertificate { validity, serial };
+        let certificate = RenewedCertificate { validity, serial, authority: issuer.id() };
         keeper.store.renew_certificate(&caller.id, certificate).await.map_err(store_problem)?;
         let mut entry = caller.slot.lock();
-        entry.node.certified(validity);
+        entry.node.certified(validity, CertificateIssuer::of(&issuer));
         keeper.index.mark_entry(&caller.slot, &mut entry);
         Ok::<_, Problem>(())
     })

@@ -14,7 +14,7 @@ use net::admission::AddressPrefix;
 use net::prefix_journal::PrefixJournal;
 use net::proxy_protocol::Balancers;
 use net::revoked::RevokedCertificates;
-use net::tls::{self, ClientAuth, TlsError};
+use net::tls::{self, BelievedClients, ClientAuth, TlsError};
 use rustls::ServerConfig;
 use store::{FleetMeta, Store, StoreError};
 use tokio::net::{TcpListener, TcpSocket};
@@ -407,6 +407,7 @@ async fn plane(
     let trust = founded.trust.clone();
     let plane = ControlPlane::new(store, dir, founded, boot, settings);
     plane.hub.signing.follow(dir, &trust)?;
+    plane.authorities.settle(&plane.trust.documents());
     let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
     read_nodes(&plane).await.map_err(unread)?;
     plane.hub.fill().await.map_err(unread)?;
@@ -476,19 +477,22 @@ fn server_tls(
     validity: CertificateValidity,
 ) -> Result<[Tls; 3], ServerStartError> {
     let serial = posture::random()?;
-    let issued = plane.node_ca.issue_server(&plane.names, serial, validity);
+    let authorities = plane.authorities.set();
+    let issued = authorities.presenting().issue_server(&plane.names, serial, validity);
     let own =
         issued.map_err(|source| ServerStartError::Certificate { names: plane.names.clone(), source })?;
-    let ca = plane.node_ca.cert_pem();
-    let config = |client_ca: &str, auth| {
+    let (ca, node_cas) = (authorities.presenting().cert_pem(), authorities.bundle());
+    let config = |ca_pem: &str, auth, reject_before| {
         let revoked = plane.lists.revoked.clone();
-        let config = tls::server_refusing(&own.cert_pem, &own.key_pem, ca, client_ca, auth, revoked);
+        let clients = BelievedClients { ca_pem, auth, revoked, reject_before };
+        let config = tls::server_believing(&own.cert_pem, &own.key_pem, ca, clients);
         config.map_err(ServerStartError::Tls)
     };
-    let nodes = tls::with_http1(config(ca, ClientAuth::Optional)?.as_ref());
-    let proxies = tls::with_http1(config(ca, ClientAuth::Required)?.as_ref());
+    let from = authorities.reject_before();
+    let nodes = tls::with_http1(config(&node_cas, ClientAuth::Optional, from)?.as_ref());
+    let proxies = tls::with_http1(config(&node_cas, ClientAuth::Required, from)?.as_ref());
     // Whoever has no certificate needs a token; without either nothing is answered.
-    Ok([nodes, proxies, config(operator_ca, ClientAuth::Optional)?])
+    Ok([nodes, proxies, config(operator_ca, ClientAuth::Optional, None)?])
 }
 
 /// The control plane's own certificate, as the ports show it.
@@ -506,16 +510,19 @@ impl CertifiedPorts {
         Ok(CertifiedPorts { operator_ca, own, tls })
     }
 
-    /// Makes the certificate anew at half of its validity while the control plane runs; new connections get it, and
+    /// Makes the certificate anew at half of its validity while the control plane runs, and when another CA certifies; new connections get it, and
     /// those that are open go on. By the clock, which goes on while the machine sleeps; one that was set back is made
     /// anew too.
     async fn reissue(mut self, plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
+        let mut authorities = plane.authorities.changes();
         loop {
+            let mut changed = false;
             tokio::select! {
                 () = tokio::time::sleep(REISSUE_LOOK.min(self.own.span() / 16)) => {}
+                Ok(()) = authorities.changed() => changed = true,
                 () = stopped(&mut shutdown) => return,
             }
-            if (self.own.from..self.own.half()).contains(&now()) {
+            if !changed && (self.own.from..self.own.half()).contains(&now()) {
                 continue;
             }
             let next = own_validity(&plane);

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::{NodeId, Timestamp};
-use net::issue::Ca;
 use net::peers::Peers;
 use plane::Heads;
 use plane::renewal::CertificateRecovery;
@@ -14,6 +13,7 @@ use store::Store;
 use tokio::sync::{Notify, Semaphore, watch};
 use wire::{Code, Problem};
 
+use crate::authority::NodeAuthorities;
 use crate::failed_joins::ReportLimits;
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
@@ -52,7 +52,8 @@ pub(crate) struct ControlPlane {
     pub(crate) log: Option<LogControl>,
     pub(crate) heads: watch::Sender<Arc<Heads>>,
     pub(crate) trust: TrustChain,
-    pub(crate) node_ca: Arc<Ca>,
+    /// The CAs of nodes, proxies and the control plane itself.
+    pub(crate) authorities: Arc<NodeAuthorities>,
     pub(crate) certificates: NodeCertificates,
     /// Which tokens may be used, and whose certificates count no more.
     pub(crate) lists: SignedLists,
@@ -110,7 +111,7 @@ impl ControlPlane {
     ) -> ControlPlane {
         let PlaneSettings { names, log, links, certificates } = settings;
         let index = Arc::new(FleetIndex::default());
-        let node_ca = Arc::new(founded.node_ca);
+        let authorities = Arc::new(NodeAuthorities::new(dir, founded.node_ca));
         ControlPlane {
             sets: ReleaseSets::new(store.clone()),
             grants: GrantIndex::new(store.clone()),
@@ -122,12 +123,12 @@ impl ControlPlane {
             index,
             heads: watch::Sender::new(Arc::new(Heads::default())),
             trust: TrustChain::new(dir, founded.chain),
-            certificates: NodeCertificates::new(node_ca.clone(), certificates),
+            certificates: NodeCertificates::new(authorities.clone(), certificates),
             lists: SignedLists::default(),
             reports: ReportLimits::default(),
             operators: Operators::new(founded.operator_ca),
             refusals: Refusals::default(),
-            node_ca,
+            authorities,
             names,
             dir: dir.to_owned(),
             started: now(),
@@ -152,10 +153,11 @@ impl ControlPlane {
         self.heads.borrow().clone()
     }
 
-    /// Signs what nodes are given as they believe it now. While the key for that does not lie in the directory, the
-    /// one before signs on; a change of what is wrong is logged once.
-    pub(crate) fn follow_control_plane_key(&self) {
+    /// Certifies, and signs what nodes are given, as they believe it now. While a key for that does not lie in the
+    /// directory, the one before goes on; a change of what is wrong is logged once.
+    pub(crate) fn follow_own_keys(&self) {
         let documents = self.trust.documents();
+        self.authorities.follow(&documents);
         match self.hub.signing.follow(&self.dir, &documents.newest().document) {
             Ok(false) => {}
             Ok(true) => self.hub.signers_changed(),

@@ -23,7 +23,9 @@ use serde::{Deserialize, Serialize};
 use trust::chain::{ChainError, ChainHead, MAX_LINKS};
 use trust::signed::VerifyError;
 use trust::{Header, SigningKey, TrustDocument};
+use wire::enroll::TrustLinksAnswer;
 
+use crate::authority::NodeAuthorities;
 use crate::posture::{self, EnrollInfo, FoundError};
 
 /// The signed versions after the first.
@@ -170,6 +172,14 @@ impl ChainDocuments {
         }
     }
 
+    /// What follows the version with this digest, for who knows that digest.
+    pub(crate) fn links_from(&self, digest: &Digest) -> Option<TrustLinksAnswer> {
+        let document = self.named(digest)?.clone();
+        let held = HeldTrust { version: document.version, digest: *digest, refused: None, authority: None };
+        let links = self.links_after(Some(&held)).links.to_vec();
+        Some(TrustLinksAnswer { document, links })
+    }
+
     /// Verifies a header by the newest version, or else by one before it: a release that was committed stays the
     /// one that is pointed to when its key is retired, or when its channel asks for more signatures.
     pub(crate) fn verify_committed(&self, header: &Signed) -> Result<Header, VerifyError> {
@@ -229,6 +239,8 @@ pub(crate) enum AddLinkError {
     Write(#[from] FoundError),
     #[error("the trust documents before it cannot be read")]
     Read(#[from] ReadLinksError),
+    #[error("this control plane does not hold the CA key {0} that the trust document names")]
+    AuthorityKey(String),
 }
 
 impl TrustChain {
@@ -261,13 +273,17 @@ impl TrustChain {
         }
     }
 
-    /// Adds the link to the version after the newest.
-    pub(crate) async fn add(&self, link: Signed) -> Result<u64, AddLinkError> {
+    /// Adds the link to the version after the newest. Nobody would believe a control plane that does not hold the CA which
+    /// a version names.
+    pub(crate) async fn add(&self, link: Signed, authorities: &NodeAuthorities) -> Result<u64, AddLinkError> {
         let mut seen = self.changing.lock().await;
         // Nothing of the file is lost that is not read yet.
         self.read_changed(&mut seen)?;
         let known = self.documents();
-        known.newest().follow(&link)?;
+        let next = known.newest().follow(&link)?.document;
+        if let Some(slots) = next.certificate_authority.as_ref().filter(|_| !authorities.holds(&next)) {
+            return Err(AddLinkError::AuthorityKey(slots.current.id()));
+        }
         let documents = known.with_link(link)?;
         documents.write(&self.dir)?;
         seen.read = Some(self.stamp());

@@ -103,7 +103,7 @@ async fn read_trust(plane: &ControlPlane) {
         }
     }
     // The key is put in place after the document that names it.
-    plane.follow_control_plane_key();
+    plane.follow_own_keys();
 }
 
 async fn renew(plane: &ControlPlane) {

@@ -23,7 +23,7 @@ use wire::{Code, Problem, body, route};
 type Renewed = Result<RenewAnswer, Problem>;
 
 fn request(key: &SigningKey, hostname: &str) -> RenewRequest {
-    RenewRequest { csr_pem: node_request(key, &hostname.parse().unwrap()).unwrap() }
+    RenewRequest::of(node_request(key, &hostname.parse().unwrap()).unwrap())
 }
 
 async fn renew(node: &Member) -> Renewed {

@@ -40,7 +40,7 @@ fn data(cert_pem: &str) -> CertifiedData {
 
 async fn renew(node: &Member) -> String {
     let csr_pem = node_request(&node.key, &node.hostname).unwrap();
-    let answer: RenewAnswer = node.post(route::RENEW, &RenewRequest { csr_pem }).await.unwrap();
+    let answer: RenewAnswer = node.post(route::RENEW, &RenewRequest::of(csr_pem)).await.unwrap();
     answer.cert_pem
 }
 

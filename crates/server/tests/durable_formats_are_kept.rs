@@ -71,6 +71,14 @@ fn a_directory_of_before_is_opened_and_stays_as_it_is() {
     assert!(!founded.new && founded.posture == Posture::Lab && founded.release_key.is_some());
     assert_eq!(files(directory.path()), kept, "operator.json and enroll.json are written as they were");
 
+    // Credentials of before held no trust document: they get it, and are otherwise as they were.
+    let operator = directory.path().join("operator.json");
+    let mut of_before: serde_json::Value = serde_json::from_str(&kept["operator.json"]).unwrap();
+    assert!(of_before.as_object_mut().unwrap().remove("trust").is_some());
+    std::fs::write(&operator, of_before.to_string()).unwrap();
+    open(directory.path());
+    assert_eq!(files(directory.path()), kept);
+
     // What a new directory gets has the form of the golden one.
     let new = tempfile::tempdir().unwrap();
     open(&new.path().join("new"));

@@ -108,7 +108,12 @@ async fn what_the_node_says_is_the_matter_is_kept() {
     let (fleet, node, made) = one_node().await;
     let at = now();
     let freshness = HeldFreshness { signed_at: at, not_fresh_since: Some(at), stale_since: None };
-    let trust = HeldTrust { version: 7, digest: Digest::of(b"7"), refused: Some("older-trust".to_owned()) };
+    let trust = HeldTrust {
+        version: 7,
+        digest: Digest::of(b"7"),
+        refused: Some("older-trust".to_owned()),
+        authority: None,
+    };
     let call = CheckIn {
         freshness: Some(freshness),
         trust: Some(trust),

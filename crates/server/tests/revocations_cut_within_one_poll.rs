@@ -90,7 +90,7 @@ async fn everything_that_is_open_is_cut_and_nothing_opens_again() {
     // Nor by its key alone.
     let mut anonymous = fleet.anonymous().await;
     let csr_pem = net::issue::node_request(&node.key, &node.hostname).unwrap();
-    let recover = node.signed(Method::POST, route::RECOVER, body_of(&RenewRequest { csr_pem }));
+    let recover = node.signed(Method::POST, route::RECOVER, body_of(&RenewRequest::of(csr_pem)));
     let problem = refused(&call(&mut anonymous, recover).await, Code::Revoked);
     assert!(problem.detail.unwrap().contains("counts no more: stolen"));
 
@@ -124,7 +124,7 @@ async fn a_renewal_saves_nobody() {
     node.survives().await;
     let decided = now();
     let csr_pem = net::issue::node_request(&node.key, &node.hostname).unwrap();
-    let request = RenewRequest { csr_pem };
+    let request = RenewRequest::of(csr_pem);
     another_second().await;
     let renewed: RenewAnswer = node.post(route::RENEW, &request).await.unwrap();
     fleet.revoke(1, &[("web-1", decided)]).await.unwrap();

@@ -39,6 +39,7 @@ async fn every_route_of_the_table_is_answered_and_no_other_method() {
                     // Answered: well, or refused for what was asked and not for where.
                     let expected = match (route.path, route.access) {
                         (route::BLOB, _) => Code::NotEntitled.status(),
+                        (route::TRUST_LINKS, _) => Code::NotFound.status(),
                         (
                             route::ENROLL
                             | route::BOOTSTRAP_REPORT

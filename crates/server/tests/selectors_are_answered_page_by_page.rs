@@ -167,6 +167,7 @@ async fn what_is_observed_comes_in_bounded_pages() {
             public_key: key.to_string(),
             cert_not_before: now(),
             cert_serial: format!("{number:032x}"),
+            cert_authority: "00c0ffee00c0ffee".to_owned(),
             key_confirmation: model::KeyConfirmation::Token,
             declared: json!({}),
         };

@@ -117,7 +117,7 @@ async fn one_that_does_not_follow_is_told_apart() {
     let says = |version: u64, refused: Option<&str>| {
         let digest = model::Digest::of(b"of another chain");
         let refused = refused.map(str::to_owned);
-        CheckIn { trust: Some(HeldTrust { version, digest, refused }), ..quiet() }
+        CheckIn { trust: Some(HeldTrust { version, digest, refused, authority: None }), ..quiet() }
     };
     // Whether it is of another chain or ahead of this one, it is given a link, and finds out.
     for version in [1, 2, 7] {

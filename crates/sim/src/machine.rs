@@ -247,6 +247,7 @@ impl Machine {
             | NodeEffect::Reboot(_)
             | NodeEffect::SaveReboot(_)
             | NodeEffect::SaveTrust(_)
+            | NodeEffect::FetchTrustLinks(_)
             | NodeEffect::WatchCulprits(_) => {}
             NodeEffect::SaveFreshness(held) => self.disk.write(|files| files.freshness = Some(held))?,
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,

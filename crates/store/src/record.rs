@@ -102,6 +102,8 @@ pub struct NewNode {
     pub cert_not_after: Option<Timestamp>,
     /// Its certificate's serial number, in hex.
     pub cert_serial: String,
+    /// The id of the key of the CA that issued it.
+    pub cert_authority: String,
     /// By whose word the key is that host's (ENR-9).
     pub key_confirmation: KeyConfirmation,
     /// What was declared of the node at enrollment; an object.
@@ -163,6 +165,8 @@ pub struct RenewedCertificate {
     pub validity: CertificateValidity,
     /// Its serial number, in hex.
     pub serial: String,
+    /// The id of the key of the CA that issued it.
+    pub authority: String,
 }
 
 /// How an enrollment ended.
@@ -217,6 +221,8 @@ pub struct NodeRecord {
     pub cert_not_after: Option<Timestamp>,
     /// Its certificate's serial number, in hex.
     pub cert_serial: String,
+    /// The id of the key of the CA that issued it; `None` where that was not recorded.
+    pub cert_authority: Option<String>,
     /// The certificate was used, so its token cannot be tried again (ENR-7).
     pub cert_used: bool,
     /// By whose word the key is that host's.

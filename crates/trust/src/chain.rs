@@ -205,6 +205,10 @@ impl ChainHead {
         if next.created.is_none() {
             return Err(self.malformed(&"it does not say when it was signed"));
         }
+        // Whoever takes the slot away has the CA believed again that a node joined with: a stolen one, perhaps.
+        if self.document.certificate_authority.is_some() && next.certificate_authority.is_none() {
+            return Err(self.malformed(&"it names no certificate authority, as the one before it does"));
+        }
         let slots = SlotName::ALL.into_iter().filter_map(|name| name.of(next));
         let mut seen: Vec<&PublicKey> = Vec::new();
         for key in slots.flat_map(Slots::keys) {
@@ -218,7 +222,8 @@ impl ChainHead {
 
     /// What a check-in says of it.
     pub fn held(&self) -> HeldTrust {
-        HeldTrust { version: self.document.version, digest: self.digest, refused: None }
+        let authority = self.document.certificate_authority.as_ref().map(|slots| slots.current.id());
+        HeldTrust { version: self.document.version, digest: self.digest, refused: None, authority }
     }
 }
 
@@ -251,14 +256,21 @@ pub enum SlotName {
     /// The keys that sign objects and actions of the control plane's own authority (IDN-9); a fleet of before
     /// them has none.
     ControlPlane,
+    /// The keys of the CAs that certify control planes, nodes and proxies; absent before a CA was replaced.
+    CertificateAuthority,
     /// The keys that sign tokens and trust documents.
     Root,
 }
 
 impl SlotName {
     /// All names.
-    pub const ALL: [SlotName; 4] =
-        [SlotName::Release, SlotName::Beacon, SlotName::ControlPlane, SlotName::Root];
+    pub const ALL: [SlotName; 5] = [
+        SlotName::Release,
+        SlotName::Beacon,
+        SlotName::ControlPlane,
+        SlotName::CertificateAuthority,
+        SlotName::Root,
+    ];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
@@ -266,6 +278,7 @@ impl SlotName {
             SlotName::Release => "release",
             SlotName::Beacon => "beacon",
             SlotName::ControlPlane => "control-plane",
+            SlotName::CertificateAuthority => "certificate-authority",
             SlotName::Root => "root",
         }
     }
@@ -276,6 +289,7 @@ impl SlotName {
             SlotName::Release => Some(&document.release),
             SlotName::Beacon => document.beacon.as_ref(),
             SlotName::ControlPlane => document.control_plane.as_ref(),
+            SlotName::CertificateAuthority => document.certificate_authority.as_ref(),
             SlotName::Root => Some(&document.root),
         }
     }

@@ -57,6 +57,9 @@ pub struct TrustDocument {
     /// Who signs objects and actions of the control plane's own authority (IDN-9). Without it nodes take them
     /// unsigned, by the connection alone.
     pub control_plane: Option<Slots>,
+    /// The CAs of control planes', nodes' and proxies' certificates, by their keys. Without it the CA counts that a
+    /// token named; once a version names it, every later one does.
+    pub certificate_authority: Option<Slots>,
     /// Who signs tokens, and the next version of this document.
     pub root: Slots,
     /// The digest of the version before it, so that the chain has one line; absent in the first one.
@@ -87,6 +90,9 @@ struct TrustDocumentForm {
     /// Who signs objects and actions of the control plane's own authority; absent in a fleet of before such a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     control_plane: Option<Slots>,
+    /// The CAs of certificates, by their keys; absent where the fleet has the CA that it was founded with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate_authority: Option<Slots>,
     /// Who signs tokens, and the next version of this document.
     root: Slots,
     /// The digest of the version before it, so that the chain has one line; absent in the first one.
@@ -132,7 +138,8 @@ impl TryFrom<TrustDocumentForm> for TrustDocument {
             (None, Some(by)) => (by.keys, by.thresholds),
             _ => return Err(TrustFormError::Release),
         };
-        let TrustDocumentForm { beacon, control_plane, root, previous, created, .. } = form;
+        let TrustDocumentForm { beacon, control_plane, certificate_authority, .. } = form;
+        let TrustDocumentForm { root, previous, created, .. } = form;
         let document = TrustDocument {
             fleet,
             version,
@@ -140,6 +147,7 @@ impl TryFrom<TrustDocumentForm> for TrustDocument {
             thresholds,
             beacon,
             control_plane,
+            certificate_authority,
             root,
             previous,
             created,
@@ -154,7 +162,8 @@ impl TryFrom<TrustDocumentForm> for TrustDocument {
 impl From<TrustDocument> for TrustDocumentForm {
     fn from(document: TrustDocument) -> TrustDocumentForm {
         let TrustDocument { fleet, version, release, thresholds, .. } = document;
-        let TrustDocument { beacon, control_plane, root, previous, created, .. } = document;
+        let TrustDocument { beacon, control_plane, certificate_authority, .. } = document;
+        let TrustDocument { root, previous, created, .. } = document;
         let (release, release_by_threshold) = match thresholds.is_empty() {
             true => (Some(release), None),
             false => (None, Some(ReleaseByThreshold { keys: release, thresholds })),
@@ -166,6 +175,7 @@ impl From<TrustDocument> for TrustDocumentForm {
             release_by_threshold,
             beacon,
             control_plane,
+            certificate_authority,
             root,
             previous,
             created,
@@ -185,7 +195,8 @@ impl TrustDocument {
     /// The document that a fleet is founded with.
     pub fn first(fleet: FleetId, release: Slots, root: Slots) -> TrustDocument {
         let thresholds = BTreeMap::new();
-        let (beacon, control_plane, previous, created) = (None, None, None, None);
+        let (beacon, control_plane, certificate_authority) = (None, None, None);
+        let (previous, created) = (None, None);
         TrustDocument {
             fleet,
             version: 1,
@@ -193,6 +204,7 @@ impl TrustDocument {
             thresholds,
             beacon,
             control_plane,
+            certificate_authority,
             root,
             previous,
             created,

@@ -226,6 +226,13 @@ impl PublicKey {
         SPKI_PREFIXES.iter().find_map(of).unwrap_or(Err(ParseKeyError))
     }
 
+    /// Its SubjectPublicKeyInfo in DER.
+    pub fn spki(&self) -> Vec<u8> {
+        let prefix = SPKI_PREFIXES.iter().find(|(algorithm, _)| *algorithm == self.algorithm());
+        // Each algorithm has one.
+        [prefix.map_or(&[][..], |(_, prefix)| prefix), &self.raw()].concat()
+    }
+
     /// What its signatures are verified with.
     pub fn algorithm(&self) -> KeyAlgorithm {
         match self.0 {

@@ -86,6 +86,7 @@ pub fn next_version(
         SlotName::Release => next.release = slots,
         SlotName::Beacon => next.beacon = Some(slots),
         SlotName::ControlPlane => next.control_plane = Some(slots),
+        SlotName::CertificateAuthority => next.certificate_authority = Some(slots),
         SlotName::Root => next.root = slots,
     }
     checked(next)

@@ -306,3 +306,33 @@ fn fields_of_later_versions_break_no_chain() {
     assert_eq!(ChainHead::read(&link).unwrap(), head);
     head.follow(&signed_by(&after, &chain.root)).unwrap();
 }
+
+/// IDN-8: once a version names CAs, every later one does: who takes the slot away would have nodes believe the CA again that
+/// they joined with.
+#[test]
+fn a_version_does_not_take_the_certificate_authority_away() {
+    let mut chain = Chain::new();
+    assert_eq!(chain.newest().held().authority, None);
+    // The first that names them names the one of before too.
+    let (before, next) = (chain.fresh_key().public(), chain.fresh_key().public());
+    let mut head = chain.newest().clone();
+    head.document.certificate_authority = Some(Slots::of(before));
+    let slot = SlotName::CertificateAuthority;
+    let version = next_version(&head, slot, SlotChange::Rotate(next), None, CREATED).unwrap();
+    assert_eq!(version.certificate_authority.as_ref().unwrap().keys().collect::<Vec<_>>(), [&next, &before]);
+    chain.add(&version);
+    assert_eq!(chain.newest().held().authority, Some(next.id()));
+    // A program of before that makes the next version.
+    let release = chain.fresh_key().public();
+    let change = SlotChange::Rotate(release);
+    let mut without = next_version(chain.newest(), SlotName::Release, change, None, CREATED).unwrap();
+    without.certificate_authority = None;
+    let link = chain::sign(&without, &chain.root).unwrap();
+    assert!(matches!(chain.newest().follow(&link), Err(ChainError::Malformed { held: 2, .. })));
+    chain.rotate(SlotName::Release, false);
+    let retired = next_version(chain.newest(), slot, SlotChange::Retire, None, CREATED).unwrap();
+    chain.add(&retired);
+    assert_eq!(chain.newest().document.certificate_authority, Some(Slots::of(next)));
+    let other = next_version(chain.newest(), SlotName::Beacon, SlotChange::Rotate(next), None, CREATED);
+    assert!(matches!(other, Err(NextVersionError::OtherUse { of: "certificate-authority", .. })));
+}

@@ -1,5 +1,6 @@
 //! Enrollment messages (ENR-2), and those of renewal (IDN-2).
 
+use model::exchange::Signed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trust::TrustDocument;
@@ -75,6 +76,17 @@ pub const MAX_REPORT_MESSAGE: usize = 1024;
 pub struct RenewRequest {
     /// The certificate request in PEM: of the node's key and hostname.
     pub csr_pem: String,
+    /// The public keys of the CAs whose certificates the node takes, where its trust document names them (IDN-8); absent
+    /// where it takes that of the CA that it joined with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authorities: Vec<String>,
+}
+
+impl RenewRequest {
+    /// A request of a node that believes the CA that it joined with.
+    pub fn of(csr_pem: String) -> RenewRequest {
+        RenewRequest { csr_pem, authorities: Vec::new() }
+    }
 }
 
 /// The answer to [`RenewRequest`].
@@ -83,4 +95,18 @@ pub struct RenewRequest {
 pub struct RenewAnswer {
     /// The node's certificate in PEM.
     pub cert_pem: String,
+}
+
+/// The longest answer with trust documents, in bytes.
+pub const MAX_TRUST_LINKS: usize = 4 * 1024 * 1024;
+
+/// `GET /v1/trust-links/{digest}`: what follows the trust document with that digest. Each link is verified by the one
+/// before it, so that it does not matter who hands them on (IDN-8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrustLinksAnswer {
+    /// The document with the digest, for who knows no more of it.
+    pub document: TrustDocument,
+    /// The versions after it, signed, in order; at most 16.
+    pub links: Vec<Signed>,
 }

@@ -1,10 +1,12 @@
 //! The route table of the node port (WIR-3). Through a proxy that ends TLS only [`Access::Open`] and
 //! what is signed can be used (IDN-4).
 
+use model::Digest;
+
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Anyone; the body carries the proof (a token).
+    /// Anyone; the body carries the proof (a token), or the path does (a digest that only members know).
     Open,
     /// A node with its certificate; the request need not be signed, as it says and learns
     /// nothing about the node.
@@ -50,6 +52,8 @@ pub const BOOTSTRAP_REPORT: &str = "/v1/agent/bootstrap-report";
 pub const RENEW: &str = "/v1/agent/renew";
 /// The next certificate, by the node's key alone.
 pub const RECOVER: &str = "/v1/agent/recover";
+/// The trust documents after the one with a digest, for who knows that (IDN-8). On both ports.
+pub const TRUST_LINKS: &str = "/v1/trust-links/{digest}";
 /// What the node is pointed to, named in full.
 pub const STATE: &str = "/v1/agent/state";
 /// Frames both ways in one request and its answer: a poll.
@@ -74,6 +78,11 @@ pub const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 pub const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 /// The same under its older name.
 pub const REFLECTION_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+/// The path of [`TRUST_LINKS`] after a document.
+pub fn trust_links_after(digest: &Digest) -> String {
+    TRUST_LINKS.replace("{digest}", &digest.to_string())
+}
 
 /// Every route of the node port.
 pub const ROUTES: &[Route] = &[
@@ -101,6 +110,7 @@ pub const ROUTES: &[Route] = &[
     Route { method: "GET", path: BLOB, by_node: None, access: Access::Node, moves: "content down" },
     Route { method: "POST", path: ENROLL, by_node: None, access: Access::Open, moves: "identity" },
     Route { method: "POST", path: BOOTSTRAP_REPORT, by_node: None, access: Access::Open, moves: "log up" },
+    Route { method: "GET", path: TRUST_LINKS, by_node: None, access: Access::Open, moves: "trust down" },
     Route {
         method: "POST",
         path: RENEW,

@@ -19,7 +19,9 @@ use sync::frame::{
 use wire::Problem;
 use wire::cloudevents::names::PREFIX;
 use wire::cloudevents::{Origin, json};
-use wire::enroll::{BootstrapReport, EnrollAnswer, EnrollRequest, RenewAnswer, RenewRequest};
+use wire::enroll::{
+    BootstrapReport, EnrollAnswer, EnrollRequest, RenewAnswer, RenewRequest, TrustLinksAnswer,
+};
 
 /// The other port's, which the server's own test keeps.
 const OPERATOR_PORT: &str = "operator-port";
@@ -37,6 +39,7 @@ fn bodies() -> Vec<(&'static str, Schema)> {
         ("bootstrap-report", schema_for!(BootstrapReport)),
         ("renew", schema_for!(RenewRequest)),
         ("renew-answer", schema_for!(RenewAnswer)),
+        ("trust-links", schema_for!(TrustLinksAnswer)),
         ("problem", schema_for!(Problem)),
         ("signed", schema_for!(Signed)),
         ("release-header", schema_for!(trust::Header)),

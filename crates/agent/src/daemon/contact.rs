@@ -92,6 +92,7 @@ impl Daemon {
         match problem {
             ContactProblem::CertificateExpired => self.take(NodeInput::CertificateEnded),
             ContactProblem::ClockAhead => self.take(NodeInput::ServerCertificateEnded),
+            ContactProblem::ForeignServer => self.take(NodeInput::ForeignServer),
             ContactProblem::Unreachable
             | ContactProblem::UnknownName
             | ContactProblem::ProxyUnreachable
@@ -99,7 +100,6 @@ impl Daemon {
             | ContactProblem::ProxyRefused
             | ContactProblem::NoTunnel
             | ContactProblem::NotTls
-            | ContactProblem::ForeignServer
             | ContactProblem::UnknownNode
             | ContactProblem::Revoked
             | ContactProblem::Refused

@@ -120,7 +120,7 @@ impl DaemonFoundation {
     fn open(machine: Machine, handle: DaemonHandle) -> Result<DaemonFoundation, StartError> {
         let key = machine.key()?;
         let session = Arc::new(machine.session(&key)?);
-        let member = Arc::new(MembershipFile::new(&machine, key));
+        let member = Arc::new(MembershipFile::new(&machine, key)?);
         let durable = &machine.durable;
         // Temporary files of a run that died lie only beside managed paths.
         machine.kinds.sweep(durable.ledger()?.entries.values().map(|entry| entry.path.as_str()));

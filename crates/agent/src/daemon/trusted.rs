@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use net::tasks;
+use model::Digest;
+use net::{tasks, trust_links};
 use node::{NodeInput, TrustRecord};
 use tokio::sync::watch;
 use trust::{FeedOwner, FeedVerifier, TrustDocument};
@@ -44,6 +45,39 @@ impl ControlPlaneTrust {
 }
 
 impl Daemon {
+    /// Sessions are opened by what the trust document says of CAs from now on, where that changed; what is open goes on. A
+    /// certificate of a CA that counts no more is recovered by the node's key at once.
+    pub(super) fn follow_authorities(&mut self) {
+        match self.member.believe(self.node.trust().certificate_authority.as_ref()) {
+            Ok(None) => return,
+            Ok(Some(taken_up)) => {
+                tracing::info!("the control plane is believed by the CAs of the newer trust document");
+                self.session.renew(taken_up.credentials);
+            }
+            Err(error) => tracing::error!(error = %chain(&error), "the CAs that are believed cannot be used"),
+        }
+        self.tell_rejected_certificate();
+    }
+
+    /// Says so where a CA issued the node's certificate that counts no more.
+    pub(super) fn tell_rejected_certificate(&mut self) {
+        if !self.member.is_certified() {
+            self.take(NodeInput::CertificateRejected);
+        }
+    }
+
+    /// Asks whoever answers for newer trust documents.
+    pub(super) fn fetch_trust_links(&self, after: Digest) {
+        let (to, handle) = (self.session.destination(), self.handle.clone());
+        tasks::spawn(async move {
+            match trust_links::fetch(to, &after).await {
+                Ok(answer) if answer.links.is_empty() => {}
+                Ok(answer) => handle.send(DaemonEvent::Input(NodeInput::TrustLinks(answer.links))).await,
+                Err(error) => tracing::info!(error = %chain(&error), "no newer trust documents are found"),
+            }
+        });
+    }
+
     pub(super) fn save_trust(&self, record: TrustRecord) {
         let (storage, handle) = (self.storage.clone(), self.handle.clone());
         tasks::spawn(async move {

@@ -22,6 +22,8 @@ use crate::identity::{self, KEY_FILE, Membership};
 use crate::invocation::command;
 use crate::local::messages::ContactProblem;
 use crate::machine::MachineOptions;
+use crate::membership::believed_authority;
+use crate::state::read_trusted;
 
 /// How long a name's resolution may take.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -109,13 +111,15 @@ fn client_config(options: &MachineOptions, membership: &Membership) -> Result<Ar
     if membership.key == KeySource::Own && !state.join(KEY_FILE).exists() {
         return Err(format!("the machine's key {} is missing", state.join(KEY_FILE).display()));
     }
+    let trusted = read_trusted(&state, &membership.trust).map_err(|error| chain(&error))?;
+    let authority = believed_authority(membership, trusted.certificate_authority.as_ref());
     if membership.tls_termination == TlsTermination::Proxy {
-        let ca = tls::digest(&membership.ca_pem).map_err(|error| chain(&error))?;
-        return tls::client_pinned(ca, TlsTermination::Proxy).map_err(|error| chain(&error));
+        let config = tls::client_without_certificate(authority, TlsTermination::Proxy);
+        return config.map_err(|error| chain(&error));
     }
     let root = options.root.clone().or_else(|| membership.root.clone()).unwrap_or_else(|| "/".into());
     let key = identity::key(membership.key, &state, &root).map_err(|error| chain(&error))?;
-    let config = tls::client(&membership.ca_pem, &membership.cert_pem, ClientKey::Node(&key));
+    let config = tls::client_believing(authority, &membership.cert_pem, ClientKey::Node(&key));
     config.map_err(|error| chain(&error))
 }
 

@@ -89,14 +89,16 @@ pub(super) struct LabKey {
 }
 
 impl LabKey {
-    pub(super) fn of(dir: &Path, slot: SlotName) -> LabKey {
+    /// `None` for the keys of CAs, which the control plane makes and puts in place itself.
+    pub(super) fn of(dir: &Path, slot: SlotName) -> Option<LabKey> {
         let name = match slot {
+            SlotName::CertificateAuthority => return None,
             SlotName::Release => RELEASE_KEY,
             SlotName::Beacon => BEACON_KEY,
             SlotName::ControlPlane => CONTROL_PLANE_KEY,
             SlotName::Root => ROOT_KEY,
         };
-        LabKey { path: dir.join(name), slot }
+        Some(LabKey { path: dir.join(name), slot })
     }
 
     fn beside(&self, suffix: &str) -> PathBuf {

@@ -2,7 +2,7 @@
 
 pub(crate) mod file;
 mod rotate;
-mod show;
+pub(crate) mod show;
 mod threshold;
 
 use std::path::{Path, PathBuf};
@@ -44,6 +44,7 @@ Examples:
   muster key rotate release
   muster key rotate release --to /media/key/release-2.key --root-key /media/key/root.key
   muster key rotate release --drop-previous --reject-before 2027-03-01T00:00:00Z
+  muster key rotate certificate-authority
   muster key rotate root
   muster key rotate root --new-chain";
 
@@ -167,6 +168,8 @@ enum SlotArg {
     /// The key that signs objects and actions in the control plane's name, and lies beside it; a fleet without
     /// one gets it
     ControlPlane,
+    /// The CA of control planes', nodes' and proxies' certificates, which the control plane makes itself
+    CertificateAuthority,
     /// The key that signs tokens and trust documents
     Root,
 }
@@ -177,6 +180,7 @@ impl From<SlotArg> for SlotName {
             SlotArg::Release => SlotName::Release,
             SlotArg::Beacon => SlotName::Beacon,
             SlotArg::ControlPlane => SlotName::ControlPlane,
+            SlotArg::CertificateAuthority => SlotName::CertificateAuthority,
             SlotArg::Root => SlotName::Root,
         }
     }
@@ -215,6 +219,9 @@ struct RetireArgs {
     /// The root key that signs the next version [default: root.key beside the operator's credentials]
     #[arg(long, value_name = "FILE")]
     root_key: Option<PathBuf>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Why a key was not made, or nothing was changed about those that count.
@@ -248,6 +255,8 @@ pub(crate) enum FleetKeyError {
     NoSigners(Channel),
     #[error("channel {channel} points to a release whose key would count no more")]
     StillUsed { channel: Channel },
+    #[error("the control plane makes its certificate authority itself, and --to names none")]
+    OwnAuthority,
     #[error("--new-chain is only for the root key")]
     OnlyRoot,
     #[error("{} is no control plane's directory", .0.display())]
@@ -288,6 +297,9 @@ impl UserError for FleetKeyError {
             }
             FleetKeyError::NoDirectory(_) => {
                 "run this on the control plane's host, with --operator DIR/operator.json".to_owned()
+            }
+            FleetKeyError::OwnAuthority => {
+                "leave --to out: the key never leaves the control plane".to_owned()
             }
             FleetKeyError::NotTakenUp => "see its log; it takes the file up when it starts, too".to_owned(),
             FleetKeyError::InPlace(_) => "the same command again puts them in place".to_owned(),

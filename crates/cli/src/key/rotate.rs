@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use server::api::authority::STAGE_AUTHORITY;
 use server::api::operation::Empty;
 use server::api::{self, AddTrust, TrustView};
 use server::posture::TRUST;
@@ -32,6 +33,8 @@ use crate::signer::{self, FleetSigner};
 
 /// How long the control plane may take to read its directory again.
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(20);
+/// Nodes that a question names.
+const NAMED: usize = 5;
 /// How often it is asked meanwhile.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
@@ -75,10 +78,8 @@ impl KeyRotator {
     }
 
     fn put_in_place(&self, document: &TrustDocument) -> Result<(), FleetKeyError> {
-        for slot in SlotName::ALL {
-            LabKey::of(&self.dir, slot).put_in_place(document)?;
-        }
-        Ok(())
+        let keys = SlotName::ALL.into_iter().filter_map(|slot| LabKey::of(&self.dir, slot));
+        keys.map(|key| key.put_in_place(document)).collect()
     }
 
     /// The root key that may sign what follows a version.
@@ -173,11 +174,18 @@ fn text(view: &RotatedView, slots: &Slots) -> String {
 
 pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
     let (rotator, slot) = (KeyRotator::of(connect).await?, SlotName::from(args.slot));
-    let head = rotator.newest().await?;
+    let mut head = rotator.newest().await?;
     let root = rotator.root_key(args.root_key.as_deref(), &head)?;
-    let key = match &args.to {
-        Some(path) => signer::public(path)?,
-        None => LabKey::of(&rotator.dir, slot).stage(&head.document)?.public(),
+    let key = match (&args.to, LabKey::of(&rotator.dir, slot)) {
+        (Some(_), None) => return Err(FleetKeyError::OwnAuthority.into()),
+        (Some(path), Some(_)) => signer::public(path)?,
+        (None, Some(key)) => key.stage(&head.document)?.public(),
+        (None, None) => {
+            let staged = rotator.operator.call(&STAGE_AUTHORITY, Empty {}).await?;
+            // The first document that names CAs names the one that nodes joined with too.
+            head.document.certificate_authority.get_or_insert(Slots::of(staged.current));
+            staged.next
+        }
     };
     let change = if args.drop_previous { SlotChange::Replace(key) } else { SlotChange::Rotate(key) };
     let next =
@@ -208,14 +216,23 @@ fn after_rotation(slot: SlotName, args: &RotateArgs, next: &TrustDocument) -> Ve
             )],
             None => Vec::new(),
         },
+        SlotName::CertificateAuthority => vec![
+            "proxies that end TLS need new certificates: muster proxy issue".to_owned(),
+            "foreign clients need the new CA certificate, node-ca.pem of the control plane's directory"
+                .to_owned(),
+        ],
         SlotName::Root => vec![format!(
             "mint tokens with the new key: muster token mint HOSTNAME{}",
             if args.to.is_some() { named("--root-key") + " --enroll enroll.json" } else { String::new() }
         )],
     };
     if !args.drop_previous {
+        let and = match slot {
+            SlotName::CertificateAuthority => " and has a certificate of the new CA",
+            _ => "",
+        };
         then.push(format!(
-            "once {} says that every node holds document {}: {}",
+            "once {} says that every node holds document {}{and}: {}",
             muster("key show"),
             next.version,
             muster(&format!("key retire {}", slot.as_str()))
@@ -250,7 +267,27 @@ pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen)
     if slot == SlotName::Release {
         rotator.refuse_if_used(&head.document, &next).await?;
     }
+    if slot == SlotName::CertificateAuthority {
+        confirm_of_before(&rotator.trust().await?, args, screen)?;
+    }
     rotator.publish(&next, &root, slot, still_signs(&head.document, &next), screen).await
+}
+
+/// Nodes with a certificate of the CA that is to count no more get another one by their key, if their agent knows how to.
+fn confirm_of_before(view: &TrustView, args: &RetireArgs, screen: Screen) -> Result<(), Failure> {
+    let Some(of_before) = view.certificates.as_ref().filter(|of_before| of_before.of_before > 0) else {
+        return Ok(());
+    };
+    let names: Vec<&str> = of_before.nodes.iter().take(NAMED).map(|node| node.as_str()).collect();
+    let what = format!(
+        "{} ({}{}) still {} a certificate of the CA before: an agent of this version gets another one by its key, \
+         one of before is shut out until it is upgraded",
+        plural(of_before.of_before, "node"),
+        names.join(", "),
+        if of_before.of_before > names.len() { ", ..." } else { "" },
+        if of_before.of_before == 1 { "has" } else { "have" },
+    );
+    Ok(screen.confirm(&what, args.yes)?)
 }
 
 pub(super) async fn new_chain(args: &RotateArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
@@ -264,7 +301,10 @@ pub(super) async fn new_chain(args: &RotateArgs, connect: &Connect, screen: Scre
     let head = rotator.newest().await?;
     let key = match &args.to {
         Some(path) => FleetSigner::open(path)?.ok_or_else(|| FleetKeyError::NotAKey(path.clone()))?,
-        None => LabKey::of(&rotator.dir, SlotName::Root).stage_anew(&head.document)?.into(),
+        None => {
+            let lab = LabKey::of(&rotator.dir, SlotName::Root).ok_or(FleetKeyError::OnlyRoot)?;
+            lab.stage_anew(&head.document)?.into()
+        }
     };
     let change = SlotChange::Replace(key.public());
     let next = chain::next_version(&head, SlotName::Root, change, args.reject_before, now());

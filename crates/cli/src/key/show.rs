@@ -1,6 +1,7 @@
 //! `muster key show`: the chain of trust documents.
 
 use model::Channel;
+use server::api::authority::AuthorityUse;
 use server::api::operation::Empty;
 use server::api::{self, TrustView};
 use server::trust_chain::VersionOrigin;
@@ -27,11 +28,13 @@ fn text(view: &TrustView) -> String {
             VersionOrigin::BegunAnew => "anew: needs tokens",
         };
         let signed = document.created.map_or_else(|| "-".to_owned(), |at| at.to_string());
-        let [release, beacon, control_plane, root] =
+        let [release, beacon, control_plane, authority, root] =
             SlotName::ALL.map(|name| name.of(document).map_or_else(|| "-".to_owned(), keys));
-        [document.version.to_string(), signed, how.to_owned(), release, beacon, control_plane, root]
+        let version = document.version.to_string();
+        [version, signed, how.to_owned(), release, beacon, control_plane, authority, root]
     });
-    let mut out = table(&["VERSION", "SIGNED", "HOW", "RELEASE", "BEACON", "CONTROL PLANE", "ROOT"], rows);
+    let columns = ["VERSION", "SIGNED", "HOW", "RELEASE", "BEACON", "CONTROL PLANE", "CA", "ROOT"];
+    let mut out = table(&columns, rows);
     if let Some(newest) = view.versions.last() {
         for (name, slots) in SlotName::ALL.iter().filter_map(|name| Some((name, name.of(&newest.document)?)))
         {
@@ -43,7 +46,26 @@ fn text(view: &TrustView) -> String {
     }
     out.push_str(&uptake(view));
     out.push('\n');
+    out.extend(view.certificates.iter().flat_map(of_before));
     out
+}
+
+/// Which nodes have a certificate of a CA of before, and what is the matter with the one that counts; in lines.
+pub(crate) fn of_before(certificates: &AuthorityUse) -> Vec<String> {
+    let AuthorityUse { of_before, nodes, unusable, .. } = certificates;
+    let mut lines = Vec::new();
+    if *of_before > 0 {
+        let names: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
+        let more = if *of_before > names.len() { ", ..." } else { "" };
+        let count = plural(*of_before, "node");
+        lines.push(format!("{count} with a certificate of a CA of before: {}{more}\n", names.join(", ")));
+    }
+    lines.extend(
+        unusable.iter().map(|why| {
+            format!("nodes and operators do not believe this control plane's certificate: {why}\n")
+        }),
+    );
+    lines
 }
 
 /// The keys of a slot in short.

@@ -107,8 +107,9 @@ pub(super) async fn run(args: &AddArgs, connect: &Connect, screen: Screen) -> Re
         IssuedCredential::Token { token } => (String::new(), Some(token)),
     };
     let is_whole = token.is_some() || !key.is_empty();
+    let (key_pem, trust) = (key.to_string(), own.trust);
     let credentials =
-        Credentials { url: own.url, ca_pem: own.ca_pem, cert_pem, key_pem: key.to_string(), token };
+        Credentials { url: own.url, ca_pem: own.ca_pem, cert_pem, key_pem, token, trust, file: None };
     files::write_json(&file, &credentials)?;
     let view = AddedView { operator: added.operator, file, expires: added.expires };
     Ok(screen.result(&view, || show(&view, is_whole))?)

@@ -39,9 +39,9 @@ impl Node {
             return;
         }
         if proof == RenewalProof::Key && self.renewal.failure().is_none() {
-            effects.push(NodeEffect::Warn(
-                "the certificate has ended: another one is requested by the node's key".to_owned(),
-            ));
+            let why = self.renewal.why_by_key();
+            let warning = format!("{why}: another one is requested by the node's key");
+            effects.push(NodeEffect::Warn(warning));
         }
         self.renewal.begins();
         effects.push(NodeEffect::Renew(proof));

@@ -108,6 +108,14 @@ impl Node {
         }
     }
 
+    /// Whoever it is may hand the links on: each is verified by the one before it.
+    pub(super) fn on_foreign_server(&mut self, effects: &mut Vec<NodeEffect>) {
+        if !self.chain.is_changing() {
+            self.chain.asked_from = Some(self.chain.head.digest);
+            effects.push(NodeEffect::FetchTrustLinks(self.chain.head.digest));
+        }
+    }
+
     /// There may be more links, and the offer waits.
     pub(super) fn on_trust_saved(&mut self, now: Timestamp) {
         if let Some(NextHead { head, record }) = self.chain.saving.take() {

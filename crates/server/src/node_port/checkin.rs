@@ -8,7 +8,7 @@ use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
 use model::replication::Mode;
 use model::status::{Contact, contact_of};
 use model::{Incarnation, ReleaseVersion, Timestamp};
-use plane::Step;
+use plane::{NodeState, Step};
 use store::StoreError;
 use trust::signed;
 use wire::{Code, Problem};
@@ -178,6 +178,8 @@ struct TakenStep {
 
 fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> TakenStep {
     let heads = plane.heads();
+    let (authority, nodes) =
+        (request.trust.as_ref().and_then(|held| held.authority.clone()), plane.index.len());
     let (taken, was_late) = {
         let mut entry = caller.slot.lock();
         plane.index.touch(&caller.slot, &mut entry);
@@ -191,7 +193,7 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
             || entry.node.exceptions().refusal.is_some();
         let untaken = entry.node.exceptions().untaken_traits.is_some();
         let mut step = entry.node.check_in(request, &heads, now());
-        step.answer.renew_certificate = plane.certificates.wants_renewal(entry.node.certificate, now());
+        step.answer.renew_certificate = wants_renewal(plane, &entry.node, authority.as_deref(), nodes);
         let says_more = says_more
             || step.conditions_changed
             || untaken != entry.node.exceptions().untaken_traits.is_some();
@@ -205,6 +207,12 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
         plane.work.online(&caller.id);
     }
     taken
+}
+
+/// The node's certificate counts for too long, or a CA issued it that was replaced.
+fn wants_renewal(plane: &ControlPlane, node: &NodeState, authority: Option<&str>, nodes: usize) -> bool {
+    plane.certificates.wants_renewal(node.certificate, now())
+        || plane.authorities.set().wants_renewal(node, authority, nodes, now())
 }
 
 /// There are trust documents newer than the one that the node holds, and than those that it was sent before: one

@@ -153,6 +153,11 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         trust_overtaken: trust_overtaken(plane).filter(|_| !call.is_scoped()),
         trust_unusable: plane.trust.unusable(),
         control_plane_key_unusable: plane.hub.signing.problem(),
+        // All nodes are looked at, so only while there is something to wait for.
+        certificates: (!call.is_scoped()
+            && (plane.authorities.set().is_changing() || plane.authorities.problem().is_some()))
+        .then(|| super::trust::certificates(plane))
+        .filter(|certificates| certificates.of_before > 0 || certificates.unusable.is_some()),
     })
 }
 

@@ -16,7 +16,7 @@ mod joins;
 mod operators;
 mod publish;
 mod requests;
-mod trust;
+pub(crate) mod trust;
 mod work;
 
 use std::future::ready;
@@ -38,6 +38,7 @@ use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
 use crate::answer::{PortReply, json, refuse};
+use crate::api::authority::STAGE_AUTHORITY;
 use crate::api::joins::{APPROVE_JOIN, DENY_JOIN, FORGET_JOIN, JOINS, RESOLVE_COPY};
 use crate::api::lists::{ADD_LISTS, FAILED_JOINS, LISTS};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
@@ -102,6 +103,7 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::RUN, fleet::run),
         route(&api::TRUST, trust::view),
         route(&api::ADD_TRUST, trust::add),
+        route(&STAGE_AUTHORITY, trust::stage_authority),
         route(&api::REQUEST_RUN, requests::request_run),
         route(&api::REQUEST_TAGGED_RUN, requests::request_tagged_run),
         route(&api::HEAD, publish::head),
@@ -181,6 +183,13 @@ pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>)
 async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<PortReply, Problem> {
     let (parts, body) = request.into_parts();
     let (method, path) = (&parts.method, parts.uri.path());
+    // Before anybody shows who they are: an operator asks whom to believe.
+    if *method == Method::GET
+        && let Some(asked) = segments(wire::route::TRUST_LINKS, path)
+    {
+        let digest = asked.into_iter().next().map(|(_, digest)| digest).unwrap_or_default();
+        return json(&trust::links(&plane, &digest)?, accepts_gzip(&parts));
+    }
     let caller = match authenticated(&plane, &parts) {
         Ok(caller) => caller,
         Err(unknown) => {
@@ -336,10 +345,12 @@ async fn issue_proxy(call: OperatorCall, asked: api::IssueProxy) -> Result<api::
     let csr = CertificateRequest::read(&csr_pem).map_err(bad_csr)?;
     let (serial, now) = (random().map_err(|_| Code::Internal)?, now());
     call.audit.record(AuditSubject::of(format!("proxy {}", names.join(", ")))).await?;
-    let issued = call.plane.node_ca.issue_proxy(&csr, name, &names, serial, now);
+    let authorities = call.plane.authorities.set();
+    let issued = authorities.current().issue_proxy(&csr, name, &names, serial, now);
     let cert_pem = issued.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     tracing::info!(by = call.by, proxy = name, ?names, "a certificate was issued to a proxy");
-    let ca_pem = call.plane.node_ca.cert_pem().to_owned();
+    // Its issuer ends the chain; a proxy believes this server by any of them.
+    let ca_pem = authorities.bundle_from_current();
     Ok(api::ProxyCertificate { cert_pem, ca_pem, not_after: now.plus(PROXY_LIFE) })
 }
 

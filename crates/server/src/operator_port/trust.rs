@@ -1,18 +1,22 @@
 //! The chain of trust documents (IDN-8): shown, and led on.
 
+use model::Digest;
 use model::time::SLACK;
 use store::audit::AuditSubject;
 use trust::chain::ChainError;
 use trust::{TrustDocument, signed};
+use wire::enroll::TrustLinksAnswer;
 use wire::{Code, Problem};
 
 use super::OperatorCall;
 use crate::answer::chain;
+use crate::api::authority::{AuthorityUse, MAX_OF_BEFORE, StagedAuthority};
 use crate::api::operation::Empty;
 use crate::api::{AddTrust, TrustHolders, TrustVersionView, TrustView};
+use crate::posture::FoundError;
 use crate::refresh::refresh;
 use crate::releases;
-use crate::state::{now, run_to_completion};
+use crate::state::{ControlPlane, now, run_to_completion};
 use crate::trust_chain::AddLinkError;
 
 pub(super) async fn view(call: OperatorCall, _: Empty) -> Result<TrustView, Problem> {
@@ -31,7 +35,50 @@ pub(super) async fn view(call: OperatorCall, _: Empty) -> Result<TrustView, Prob
         versions: versions.collect(),
         holding: heard.map(|(version, nodes)| TrustHolders { version: *version, nodes: *nodes }).collect(),
         unheard: counts.get(&0).copied().unwrap_or(0),
+        certificates: Some(certificates(&call.plane)),
     })
+}
+
+/// Of which CA nodes have their certificates.
+pub(super) fn certificates(plane: &ControlPlane) -> AuthorityUse {
+    let set = plane.authorities.set();
+    let mut others = Vec::new();
+    if set.was_replaced() {
+        let slots = plane.index.all();
+        let of_before = slots.iter().filter(|slot| !set.issued(&slot.lock().node));
+        others.extend(of_before.map(|slot| slot.names().1));
+        others.sort_unstable();
+    }
+    let nodes = others.len();
+    others.truncate(MAX_OF_BEFORE);
+    AuthorityUse {
+        current: *set.current().key(),
+        of_before: nodes,
+        nodes: others,
+        unusable: plane.authorities.problem(),
+    }
+}
+
+/// Makes the CA that is to count next. Its key stays here.
+pub(super) async fn stage_authority(call: OperatorCall, _: Empty) -> Result<StagedAuthority, Problem> {
+    let OperatorCall { plane, audit, .. } = call;
+    audit.record(AuditSubject::of("the next certificate authority".to_owned())).await?;
+    run_to_completion(async move {
+        let (authorities, documents) = (plane.authorities.clone(), plane.trust.documents());
+        let staging = tokio::task::spawn_blocking(move || {
+            let next = authorities.stage(&documents.newest().document, now())?;
+            Ok(StagedAuthority { current: *authorities.set().current().key(), next })
+        });
+        let staged: Result<StagedAuthority, FoundError> = staging.await.map_err(|_| Code::Internal)?;
+        staged.map_err(|error| Problem::new(Code::StoreUnavailable, chain(&error)))
+    })
+    .await
+}
+
+/// What follows a trust document, for anybody who knows its digest.
+pub(crate) fn links(plane: &ControlPlane, digest: &str) -> Result<TrustLinksAnswer, Problem> {
+    let digest: Digest = digest.parse().map_err(|_| Code::NotFound)?;
+    plane.trust.documents().links_from(&digest).ok_or_else(|| Code::NotFound.into())
 }
 
 /// Whole, also when who asked hangs up: a version that is stored is one that nodes are given.
@@ -53,9 +100,9 @@ pub(super) async fn add(call: OperatorCall, sent: AddTrust) -> Result<u64, Probl
         // It is kept in a file: the entry comes before it.
         let digest = signed::digest(&sent.link);
         audit.record(AuditSubject::of(format!("trust document {digest}"))).await?;
-        let version = plane.trust.add(sent.link).await.map_err(problem)?;
+        let version = plane.trust.add(sent.link, &plane.authorities).await.map_err(problem)?;
         tracing::info!(version, by, "a trust document was added");
-        plane.follow_control_plane_key();
+        plane.follow_own_keys();
         releases::load(&plane).await?;
         Ok(version)
     })
@@ -69,6 +116,7 @@ fn problem(error: AddLinkError) -> Problem {
             Problem::new(Code::TrustMoved, error.to_string())
         }
         AddLinkError::Chain(error) => Problem::new(Code::TrustRefused, error.to_string()),
+        AddLinkError::AuthorityKey(_) => Problem::new(Code::TrustRefused, error.to_string()),
         AddLinkError::Write(_) => Problem::new(Code::StoreUnavailable, chain(&error)),
         AddLinkError::Read(_) => Problem::new(Code::TrustUnreadable, chain(&error)),
     }

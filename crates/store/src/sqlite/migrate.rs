@@ -23,6 +23,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0012_signed_lists", include_str!("migrations/0012_signed_lists.sql")),
     ("0013_joins", include_str!("migrations/0013_joins.sql")),
     ("0014_proofs", include_str!("migrations/0014_proofs.sql")),
+    ("0015_certificate_authority", include_str!("migrations/0015_certificate_authority.sql")),
 ];
 
 /// Checksum of the first migration of the version before durable formats had numbers.

@@ -71,18 +71,18 @@ pub(super) fn record(
     now: Timestamp,
 ) -> Result<()> {
     const NEW: &str = "INSERT INTO node (id, hostname, public_key, enrolled, cert_not_before, cert_serial,
-            cert_used, key_confirmation, declared, nonce, cert_not_after)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10)
+            cert_used, key_confirmation, declared, nonce, cert_not_after, cert_authority)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?11)
         ON CONFLICT (id) DO UPDATE SET hostname = ?2, enrolled = ?4, removed = NULL, cert_not_before = ?5,
             cert_serial = ?6, cert_used = 0, key_confirmation = ?7, declared = ?8, nonce = ?9,
-            cert_not_after = ?10, cert_renewed = NULL, copied = NULL, capabilities = NULL";
+            cert_not_after = ?10, cert_authority = ?11, cert_renewed = NULL, copied = NULL, capabilities = NULL";
     const AGAIN: &str = "UPDATE node SET cert_not_before = ?2, cert_serial = ?3, cert_used = 0,
-            key_confirmation = ?4, declared = ?5, nonce = ?6, cert_not_after = ?7,
+            key_confirmation = ?4, declared = ?5, nonce = ?6, cert_not_after = ?7, cert_authority = ?8,
             cert_renewed = NULL
         WHERE id = ?1";
     let (id, hostname) = (node.node_id.as_str(), node.hostname.as_str());
     let (from, serial) = (node.cert_not_before.0, &node.cert_serial);
-    let until = node.cert_not_after.map(|at| at.0);
+    let (until, authority) = (node.cert_not_after.map(|at| at.0), &node.cert_authority);
     // What was confirmed of the same key before stays so.
     let before = known.filter(|_| enrolled == Enrolled::Again).map(|known| known.confirmation);
     let confirmation = before.unwrap_or_default().max(node.key_confirmation).as_str();
@@ -93,12 +93,24 @@ pub(super) fn record(
                 db,
                 "record a node",
                 AGAIN,
-                params![id, from, serial, confirmation, declared, nonce, until],
+                params![id, from, serial, confirmation, declared, nonce, until, authority],
             )?;
         }
         Enrolled::New | Enrolled::Replacing => {
             let key = &node.public_key;
-            let row = params![id, hostname, key, now.0, from, serial, confirmation, declared, nonce, until];
+            let row = params![
+                id,
+                hostname,
+                key,
+                now.0,
+                from,
+                serial,
+                confirmation,
+                declared,
+                nonce,
+                until,
+                authority
+            ];
             change(db, "record a node", NEW, row)?;
             if known.is_some() {
                 // Its history stays, but what it said of itself in its former incarnation is over.
@@ -130,10 +142,11 @@ impl Store {
 }
 
 fn renew(db: &Connection, node: &NodeId, certificate: &RenewedCertificate) -> Result<()> {
-    let sql = "UPDATE node SET cert_renewed = ?2, cert_not_after = ?3, cert_serial = ?4, cert_used = 1
+    let sql = "UPDATE node SET cert_renewed = ?2, cert_not_after = ?3, cert_serial = ?4, cert_used = 1,
+            cert_authority = ?5
         WHERE id = ?1 AND removed IS NULL";
-    let RenewedCertificate { validity, serial } = certificate;
-    let row = params![node.as_str(), validity.from.0, validity.until.0, serial];
+    let RenewedCertificate { validity, serial, authority } = certificate;
+    let row = params![node.as_str(), validity.from.0, validity.until.0, serial, authority];
     match change(db, "record a renewed certificate", sql, row)? {
         0 => Err(StoreError::UnknownNode(node.clone())),
         _ => Ok(()),
@@ -178,7 +191,7 @@ macro_rules! select_nodes {
                 held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
                 traits.digest, push.number, seen.document, tagged_run.number, tagged_run.tags,
                 cert_not_after, contact.runs_heard, cert_renewed, contact.conditions, contact.trust_version,
-                copied, capabilities
+                copied, capabilities, cert_authority
             FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
                 LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no
                 LEFT JOIN seen ON seen.node = node.no LEFT JOIN tagged_run ON tagged_run.node = node.no ",
@@ -212,6 +225,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         cert_not_after: row.get::<_, Option<i64>>(27)?.map(Timestamp),
         cert_renewed: row.get::<_, Option<i64>>(29)?.map(Timestamp),
         cert_serial: row.get(6)?,
+        cert_authority: row.get(34)?,
         cert_used: row.get(7)?,
         key_confirmation: KeyConfirmation::named(row.get_ref(8)?.as_str()?),
         copied: row.get::<_, Option<i64>>(32)?.map(Timestamp),

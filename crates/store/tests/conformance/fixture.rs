@@ -33,6 +33,7 @@ pub fn new_node(n: u32) -> NewNode {
         cert_not_before: at(0),
         cert_not_after: Some(at(30 * DAY)),
         cert_serial: format!("{n:04x}"),
+        cert_authority: "00c0ffee00c0ffee".to_owned(),
         key_confirmation: model::KeyConfirmation::Token,
         declared: serde_json::json!({ "labels": { "n": n } }),
     }

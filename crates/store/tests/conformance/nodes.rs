@@ -32,6 +32,7 @@ pub(super) async fn a_token_is_burned_with_the_node(store: &Store) {
     let new = new_node(1);
     assert_eq!((record.hostname, record.public_key), (new.hostname, new.public_key));
     assert_eq!((record.cert_serial, record.declared), (new.cert_serial, new.declared));
+    assert_eq!(record.cert_authority, Some(new.cert_authority));
     assert_eq!((record.enrolled, record.removed, record.cert_used), (at(0), None, false));
     assert_eq!((record.last_seen, record.runs.streak, record.cursor), (None, 0, None));
 }

@@ -21,3 +21,5 @@ INSERT INTO failed_join VALUES (1, 1800000006000, 'nonce-9', 'web-9', 'SHA256:x'
 -- 0013_joins
 INSERT INTO group_use VALUES ('g', 'n-fb17e979bcc0987224483dfb04dbd0f0', 1800000009000);
 INSERT INTO pending_join VALUES ('n-fb17e979bcc0987224483dfb04dbd0f0', 'host-3', 'ed25519:3', '10.0.0.9', '10.0.0.0/24', 'g', 1800000006000, 'denied', 1800000007000, 'ann');
+-- 0015_certificate_authority
+UPDATE node SET cert_authority = '00c0ffee00c0ffee';

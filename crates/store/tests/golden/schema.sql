@@ -118,7 +118,7 @@ CREATE TABLE node (
     cert_used INTEGER NOT NULL,
     declared TEXT NOT NULL,
     nonce TEXT NOT NULL
-, cert_not_after INTEGER, cert_renewed INTEGER, key_confirmation TEXT NOT NULL DEFAULT 'none', copied INTEGER, capabilities TEXT) STRICT;
+, cert_not_after INTEGER, cert_renewed INTEGER, key_confirmation TEXT NOT NULL DEFAULT 'none', copied INTEGER, capabilities TEXT, cert_authority TEXT) STRICT;
 CREATE TABLE node_header (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     seq INTEGER NOT NULL,
@@ -284,3 +284,4 @@ INSERT INTO migration VALUES (10, '0011_operators_and_audit', 'cb6174731513ed4d3
 INSERT INTO migration VALUES (11, '0012_signed_lists', '760f217260aac73a4b7781336322c7576fc936506aaffca46592f61a59600a57');
 INSERT INTO migration VALUES (12, '0013_joins', 'd354d74adf7295a2a644c8ad0f88be8230261d0bc4fd0b8b07c6b7dbb9abc1c4');
 INSERT INTO migration VALUES (13, '0014_proofs', '8291ce08450092601c393f8c9054847a7604759f77121317775141fe4a70c97e');
+INSERT INTO migration VALUES (14, '0015_certificate_authority', 'cc829d7cd9b9e0e74ab0d1d6dd8e17972fc403d6c2e52382fb78bfc0dfabf6e6');

@@ -135,6 +135,12 @@ impl Server {
         running
     }
 
+    /// A control plane over another directory, `muster-data` in this one, that stands in for this one at its addresses.
+    pub fn in_its_place(&self, dir: &Path) -> Server {
+        let (names, prefix) = (self.names.clone(), self.prefix.clone());
+        Server { dir: dir.join("muster-data"), names, prefix, listen: self.listen.clone(), ports: self.ports }
+    }
+
     /// What an operator types on this machine.
     pub fn muster(&self, arguments: &[&str]) -> Output {
         let mut command = command(&self.prefix, &muster());

@@ -1,0 +1,70 @@
+//! By what an operator's client believes the control plane, and how that follows when the fleet's CA is replaced (IDN-8).
+//!
+//! Credentials hold a trust document of the fleet. Where a server shows a certificate of another CA, the documents after it
+//! are asked for: each is signed by a root key of the one before, so that it does not matter who hands them on. Credentials
+//! of before hold none; they take the control plane's own while they believe its CA.
+
+use net::{BelievedAuthority, trust_links};
+use server::Credentials;
+use server::api::operation::Empty;
+use server::api::{TRUST, TrustView};
+use server::posture;
+use trust::TrustDocument;
+use trust::chain::{self, ChainHead, MAX_LINKS, MAX_VERSION};
+
+use crate::operator::Operator;
+
+/// The CAs that credentials believe.
+pub(crate) fn believed(credentials: &Credentials) -> BelievedAuthority {
+    let named = credentials.trust.as_ref().and_then(|trust| trust.certificate_authority.as_ref());
+    BelievedAuthority::of(named, &credentials.ca_pem)
+}
+
+/// The credentials by the newest trust document that whoever answers leads to; `None` where that is no newer one.
+pub(crate) async fn followed(credentials: &Credentials) -> Option<Credentials> {
+    let first = ChainHead::of(credentials.trust.clone()?);
+    let mut head = first.clone();
+    for _ in 0..=MAX_VERSION / MAX_LINKS as u64 {
+        let answer = match trust_links::fetch(&credentials.url, &head.digest).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::debug!(error = %model::text::chain(&error), "no newer trust documents are found");
+                break;
+            }
+        };
+        let walk = chain::walk(&head, &answer.links);
+        if walk.followed == 0 {
+            break;
+        }
+        head = walk.head;
+    }
+    (head != first).then(|| Credentials { trust: Some(head.document), ..credentials.clone() })
+}
+
+/// Writes credentials back to the file that they were read from.
+pub(crate) fn keep(credentials: &Credentials) {
+    let Some(file) = &credentials.file else { return };
+    match posture::write_credentials(file, credentials) {
+        Ok(()) => tracing::info!(file = %file.display(), "the credentials follow a newer trust document"),
+        // It is followed anew the next time.
+        Err(error) => {
+            tracing::warn!(error = %model::text::chain(&error), "the credentials cannot follow a newer trust document");
+        }
+    }
+}
+
+/// Gives credentials of before a trust document, while the control plane is believed all the same. Who may not see it goes
+/// without.
+pub(crate) async fn begin(operator: &Operator, credentials: &Credentials) {
+    if credentials.trust.is_some() || credentials.file.is_none() {
+        return;
+    }
+    let newest = operator.call(&TRUST, Empty {}).await.ok().and_then(newest);
+    if let Some(trust) = newest {
+        keep(&Credentials { trust: Some(trust), ..credentials.clone() });
+    }
+}
+
+fn newest(view: TrustView) -> Option<TrustDocument> {
+    view.versions.into_iter().next_back().map(|version| version.document)
+}
