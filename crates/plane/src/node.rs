@@ -8,9 +8,10 @@ use model::contention;
 use model::exchange::{Answer, CheckIn, HeldFreshness, HeldRelease, Offer, RunNote, Signed, TraitReport};
 use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
+use model::node_conditions::MAX_CONDITION_TEXT;
 use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
-use model::text::beginning;
+use model::text::bounded_line;
 use model::{
     AgentCapabilities, AgentInstance, CertificateValidity, Contention, Digest, Hostname, Incarnation,
     KeyConfirmation, NodeConditions, NodeId, ReleaseVersion, RunsHeard, RunsSummary, Timestamp,
@@ -33,8 +34,6 @@ pub const DEFAULT_CONTACT_SECS: u64 = 300;
 /// The wait that a node is asked for while no release has an entry for it, in seconds: its
 /// check-in is a long poll, so this is only the pause between two of them.
 pub const UNASSIGNED_CONTACT_SECS: u64 = 5;
-/// The longest code, and the longest message, kept of a refusal, in bytes.
-const MAX_REFUSAL_TEXT: usize = 240;
 
 /// A release and what it gives to a node.
 pub type Pointed = (Arc<Head>, SelectionEntry);
@@ -554,8 +553,8 @@ impl NodeState {
 
     /// Keeps what the node says of what it refused.
     pub fn keep_refusal(&mut self, code: &str, message: &str) {
-        let clip = |text| beginning(text, MAX_REFUSAL_TEXT).into();
-        let (code, message) = (clip(code), clip(message));
+        let line = |text| bounded_line(text, MAX_CONDITION_TEXT).into();
+        let (code, message) = (line(code), line(message));
         self.exceptions.change(|it| it.refusal = Some(ReportedRefusal { code, message }));
     }
 
