@@ -6,8 +6,8 @@
 use model::RunCounts;
 use model::exchange::CheckIn;
 use model::log::{Fact, FactBody};
-use model::status::Overall;
 use model::node_conditions::MAX_CONDITION_TEXT;
+use model::status::Overall;
 use model::unadopted::{UnadoptedCause, UnadoptedRelease};
 use test_support::fleet::release::{Plan, make, params};
 use test_support::fleet::{Fleet, now, quiet};
