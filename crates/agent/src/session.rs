@@ -11,7 +11,7 @@
 //! close enough for the control plane's window, in whatever order they arrive.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
@@ -37,12 +37,15 @@ use wire::signature::{self, SignatureHeaders, SignedTarget};
 use wire::{Code, Problem, batch, route};
 
 use crate::clock::now;
+use crate::render::chain;
 
 /// How long an answer may take, a long poll's wait apart.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How far a proxy may say that this host's clock is off: nobody signs what it says, and it could keep
 /// what is signed for a time to come, to deliver it then (IDN-4).
 pub const MAX_PROXIED_OFFSET: Duration = Duration::from_secs(300);
+/// How long a connection of before credentials were renewed goes on where none could be made in its place.
+const REPLACE_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -246,6 +249,9 @@ struct SharedConnection {
     /// The URL that is dialled next, or was dialled.
     at: usize,
     client: Option<Client>,
+    /// The client was opened with credentials of before, for the same place: from then on another one is dialled, and
+    /// takes its place.
+    replace_at: Option<Instant>,
     /// Counts connections, to tell them apart.
     number: u64,
 }
@@ -283,18 +289,25 @@ impl NodeSession {
     }
 
     fn sharing(credentials: SessionCredentials, at: usize, signer: Arc<Signer>) -> NodeSession {
-        let shared = Mutex::new(SharedConnection { credentials, at, client: None, number: 0 });
+        let shared =
+            Mutex::new(SharedConnection { credentials, at, client: None, replace_at: None, number: 0 });
         NodeSession { signer, shared, dialing: tokio::sync::Mutex::default() }
     }
 
     /// Dials with other credentials of the same node from now on. Calls under way go on with the connection
-    /// that they have.
+    /// that they have. One that leads to the same place is given up only once another one is made: a host whose clock
+    /// is years ahead verifies none (IDN-11).
     pub fn renew(&self, credentials: SessionCredentials) {
         let mut shared = self.shared();
-        if shared.credentials.urls != credentials.urls {
+        let before = std::mem::replace(&mut shared.credentials, credentials);
+        let has_moved = before.urls != shared.credentials.urls;
+        if has_moved {
             shared.at = 0;
         }
-        (shared.client, shared.credentials) = (None, credentials);
+        match has_moved || before.proxy != shared.credentials.proxy {
+            true => shared.client = None,
+            false => shared.replace_at = Some(Instant::now()),
+        }
     }
 
     fn shared(&self) -> MutexGuard<'_, SharedConnection> {
@@ -459,20 +472,34 @@ impl NodeSession {
             Ok(client) => {
                 let mut shared = self.shared();
                 shared.number += 1;
-                shared.client = Some(client.clone());
+                (shared.client, shared.replace_at) = (Some(client.clone()), None);
                 Ok(CallConnection { client, number: shared.number, reused: false })
             }
             Err(error) => {
+                if let Some(open) = self.postpone_replacement() {
+                    tracing::debug!(error = %chain(&error), "the connection of before the renewal goes on");
+                    return Ok(open);
+                }
                 self.next_url();
                 Err(error.into())
             }
         }
     }
 
+    /// The connection that is kept, unless it is closed, or another one is to take its place by now.
     fn open_connection(&self) -> Option<CallConnection> {
         let shared = self.shared();
-        let client = shared.client.as_ref().filter(|client| !client.is_closed())?.clone();
+        let is_replaced = shared.replace_at.is_some_and(|at| at <= Instant::now());
+        let client = shared.client.as_ref().filter(|client| !is_replaced && !client.is_closed())?.clone();
         Some(CallConnection { client, number: shared.number, reused: true })
+    }
+
+    /// No connection was made in place of the one that is kept, which goes on for some time if it is open.
+    fn postpone_replacement(&self) -> Option<CallConnection> {
+        if let Some(at) = &mut self.shared().replace_at {
+            *at = Instant::now() + REPLACE_AGAIN;
+        }
+        self.open_connection()
     }
 
     /// Gives a connection up that failed; other calls on it go on. Says whether it was the kept one.

@@ -47,6 +47,7 @@ mod own_objects_survive_a_new_incarnation;
 mod prepare_image_clears_identity;
 mod pushed_frames_are_bounded;
 mod recorded_clients_are_served;
+mod renewals_keep_the_open_connection;
 mod restarts_when_nothing_runs;
 mod rooted_hosts_confine_commands;
 mod runs_by_tag_are_partial;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
-use crate::text::{beginning, one_line};
+use crate::text::bounded_line;
 
 /// The most hooks that an agent names, and that are kept.
 pub const MAX_HOOKS: usize = 64;
@@ -35,7 +35,7 @@ pub struct AgentCapabilities {
 impl AgentCapabilities {
     /// What is kept of what a node says: within its bounds, each text on one line.
     pub fn bounded(&self) -> AgentCapabilities {
-        let clip = |text: &String| one_line(beginning(text, MAX_TEXT)).to_string();
+        let clip = |text: &String| bounded_line(text, MAX_TEXT).into_owned();
         AgentCapabilities {
             version: clip(&self.version),
             checksum: self.checksum,

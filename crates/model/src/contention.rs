@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
-use crate::text::one_line;
+use crate::text::{bounded_line, one_line};
 use crate::time::{short, when};
 
 /// The most contentions that a fact names; the rest is counted.
@@ -129,13 +129,7 @@ impl UnknownCulprit {
 
 /// As much of it as is kept of a node beside its log: at most [`MAX_CONTENTIONS`], short texts.
 pub fn kept(resources: &[Contention]) -> Vec<Contention> {
-    let clip = |text: &mut String| {
-        let mut end = text.len().min(MAX_PROGRAM);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-    };
+    let clip = |text: &mut String| *text = bounded_line(text, MAX_PROGRAM).into_owned();
     let mut kept: Vec<Contention> = resources.iter().take(MAX_CONTENTIONS).cloned().collect();
     for contention in &mut kept {
         clip(&mut contention.resource);

@@ -24,6 +24,13 @@ pub fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
+/// The beginning of a text of one field, on its one line: at most so many bytes, as [`beginning`] and [`one_line`] say.
+/// What is kept or shown of a text that somebody else writes, who writes as much as they like.
+pub fn bounded_line(text: &str, bytes: usize) -> Cow<'_, str> {
+    // What takes the place of a character is no longer than it.
+    one_line(beginning(text, bytes))
+}
+
 /// How we mark text on a terminal: nothing, bold, dim, red, green, yellow. Other ways hide it or make it blink.
 const MARKS: [&str; 6] = ["0", "1", "2", "31", "32", "33"];
 

@@ -4,10 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
-use crate::text::{beginning, one_line};
-
-/// The longest [`UnadoptedRelease::reason`], in bytes.
-pub const MAX_UNADOPTED_REASON: usize = 500;
+use crate::node_conditions::MAX_CONDITION_TEXT;
+use crate::text::bounded_line;
 
 /// Why the release that was offered cannot be fetched or kept, while that is so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +16,7 @@ pub struct UnadoptedRelease {
     pub since: Timestamp,
     /// What failed.
     pub cause: UnadoptedCause,
-    /// Why, in words on one line: at most [`MAX_UNADOPTED_REASON`] bytes.
+    /// Why, in words on one line: at most 500 bytes.
     pub reason: String,
 }
 
@@ -39,7 +37,7 @@ impl UnadoptedRelease {
     /// With a reason within its bound and on one line: it may hold words of the control plane or of a proxy, which
     /// are not to look like lines of ours.
     pub fn new(since: Timestamp, cause: UnadoptedCause, reason: &str) -> UnadoptedRelease {
-        let reason = one_line(beginning(reason, MAX_UNADOPTED_REASON)).into_owned();
+        let reason = bounded_line(reason, MAX_CONDITION_TEXT).into_owned();
         UnadoptedRelease { since, cause, reason }
     }
 

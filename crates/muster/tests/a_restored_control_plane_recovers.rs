@@ -5,10 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
-use test_support::programs::{Host, Prefix, Server, text, write_repo};
+use test_support::programs::{Host, Prefix, Server, muster, text, write_repo};
 use test_support::wait::until_blocking as until;
 
 struct FleetOnDisk {
@@ -99,6 +99,23 @@ fn from_a_backup_under_a_running_agent() {
     host.until_read("/etc/hello", "three web-1\n");
     fleet.server.until_state("web-1", "converged");
     assert_eq!(fleet.server.json(&["status"]).get("overtakenBy"), None);
+}
+
+/// Where none is named, into the directory that a control plane would take there; and not over another one.
+#[test]
+fn without_a_name_into_the_directory_of_a_control_plane_here() {
+    let mut fleet = FleetOnDisk::new();
+    fleet.server.start().kill();
+    let backup = fleet.backup("fleet.backup");
+    let here = fleet.temp.path().join("here");
+    std::fs::create_dir_all(here.join("muster-data")).unwrap();
+    let restore = || Command::new(muster()).arg("restore").arg(&backup).current_dir(&here).output().unwrap();
+    let restored = restore();
+    assert!(restored.status.success(), "{}", text(&restored.stderr));
+    assert!(text(&restored.stdout).contains("restored into muster-data"), "{}", text(&restored.stdout));
+    let trust = |dir: &Path| std::fs::read(dir.join("trust.json")).unwrap();
+    assert_eq!(trust(&here.join("muster-data")), trust(Path::new(fleet.data())));
+    refused(&restore(), 5, "already");
 }
 
 #[test]

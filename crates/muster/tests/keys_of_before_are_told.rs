@@ -3,31 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::Path;
-
-use test_support::programs::{Host, Prefix, Server, text, write_repo};
+use test_support::programs::one_host::{OneHostFleet, publish};
+use test_support::programs::{text, write_repo};
 use test_support::wait::until_blocking as until;
-
-fn publish(server: &Server, repo: &Path, greeting: &str) {
-    write_repo(repo, greeting);
-    server.publish(repo);
-}
 
 #[test]
 fn a_release_of_a_retired_key_is_gone_back_to() {
-    let temp = tempfile::tempdir().unwrap();
-    let mut server = Server::new(temp.path(), &["127.0.0.1"], "127.0.0.1", &Prefix::new());
-    let _control = server.start();
-    let repo = temp.path().join("repo");
-    let host = Host::new(temp.path(), "web-1", &Prefix::new());
-    server.token("web-1", &host.token_file());
-    host.join();
-    let _agent = host.start();
-    publish(&server, &repo, "one");
-    host.until_read("/etc/hello", "one web-1\n");
+    let fleet = OneHostFleet::start();
+    let OneHostFleet { server, host, repo, .. } = &fleet;
+    fleet.greets("one");
     server.ok(&["key", "rotate", "release"]);
-    publish(&server, &repo, "two");
-    host.until_read("/etc/hello", "two web-1\n");
+    fleet.greets("two");
     server.ok(&["key", "retire", "release"]);
     let shown = server.muster(&["release", "rollback", "1", "--dry-run"]);
     assert_eq!(shown.status.code(), Some(2), "{}", text(&shown.stderr));
@@ -42,8 +28,7 @@ fn a_release_of_a_retired_key_is_gone_back_to() {
 
     // A key that may have been stolen: what it signed before that was known counts no more.
     server.ok(&["key", "rotate", "release"]);
-    publish(&server, &repo, "three");
-    host.until_read("/etc/hello", "three web-1\n");
+    fleet.greets("three");
     let now = model::Timestamp(
         i64::try_from(
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis(),
@@ -61,20 +46,13 @@ fn a_release_of_a_retired_key_is_gone_back_to() {
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("release 1 was signed at a time") && said.contains("muster key show"), "{said}");
     assert!(!said.contains("header for channel"), "{said}");
-    publish(&server, &repo, "four");
+    publish(server, repo, "four");
     assert!(!status().contains("was retired"), "{}", status());
 }
 
 #[test]
 fn a_restore_over_newer_keys_says_so() {
-    let temp = tempfile::tempdir().unwrap();
-    let mut server = Server::new(temp.path(), &["127.0.0.1"], "127.0.0.1", &Prefix::new());
-    let control = server.start();
-    let repo = temp.path().join("repo");
-    let host = Host::new(temp.path(), "web-1", &Prefix::new());
-    server.token("web-1", &host.token_file());
-    host.join();
-    let _agent = host.start();
+    let OneHostFleet { agent: _agent, control, host, mut server, repo, temp } = OneHostFleet::start();
     publish(&server, &repo, "one");
     let backup = temp.path().join("fleet.backup");
     let (file, data) = (backup.to_str().unwrap(), server.dir.to_str().unwrap().to_owned());

@@ -3,23 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use test_support::programs::{Host, Prefix, Server, text, write_repo};
+use test_support::programs::{OneHostFleet, Server, text};
 
 #[test]
 fn what_an_earlier_release_held_is_published_again() {
-    let temp = tempfile::tempdir().unwrap();
-    let mut server = Server::new(temp.path(), &["127.0.0.1"], "127.0.0.1", &Prefix::new());
-    let _control = server.start();
-    let repo = temp.path().join("repo");
-    let host = Host::new(temp.path(), "web-1", &Prefix::new());
-    server.token("web-1", &host.token_file());
-    host.join();
-    let _agent = host.start();
-    for greeting in ["one", "two"] {
-        write_repo(&repo, greeting);
-        server.publish(&repo);
-        host.until_read("/etc/hello", &format!("{greeting} web-1\n"));
-    }
+    let fleet = OneHostFleet::start();
+    fleet.greets("one");
+    fleet.greets("two");
+    let OneHostFleet { server, host, repo, .. } = &fleet;
     let seq = |server: &Server| server.json(&["status"])["seq"].clone();
 
     let shown = server.muster(&["release", "rollback", "1", "--dry-run"]);
@@ -33,7 +24,7 @@ fn what_an_earlier_release_held_is_published_again() {
     let unknown = server.muster(&["release", "rollback", "7", "--yes"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(text(&unknown.stderr).contains("release 7 is not kept"), "{}", text(&unknown.stderr));
-    assert_eq!(seq(&server), 2, "nothing was published");
+    assert_eq!(seq(server), 2, "nothing was published");
 
     let done = server.json(&["release", "rollback", "1", "--yes"]);
     assert_eq!(
@@ -47,7 +38,7 @@ fn what_an_earlier_release_held_is_published_again() {
     let again = server.json(&["release", "rollback", "1", "--yes"]);
     assert_eq!((&again["seq"], &again["unchanged"]), (&3.into(), &true.into()));
     // The fleet repo is published over it as over any other release.
-    server.publish(&repo);
+    server.publish(repo);
     host.until_read("/etc/hello", "two web-1\n");
-    assert_eq!(seq(&server), 4);
+    assert_eq!(seq(server), 4);
 }

@@ -1,6 +1,6 @@
 //! Whose certificate it is.
 
-use model::text::{beginning, one_line};
+use model::text::bounded_line;
 use model::{CertificateValidity, Hostname, NodeId, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -96,7 +96,7 @@ pub(crate) fn issuer(der: &[u8]) -> Option<String> {
     let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
     let (_, certificate) = parser.parse(der).ok()?;
     let name = certificate.issuer().to_string();
-    let shown = one_line(beginning(&name, MAX_ISSUER)).into_owned();
+    let shown = bounded_line(&name, MAX_ISSUER).into_owned();
     (!shown.is_empty()).then_some(shown)
 }
 

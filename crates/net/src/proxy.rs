@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use data_encoding::BASE64;
 use ipnet::IpNet;
-use model::text::{beginning, one_line};
+use model::text::{beginning, bounded_line};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use zeroize::Zeroizing;
 
@@ -319,7 +319,7 @@ fn credentials<'a>(headers: impl Iterator<Item = &'a str>, authorized: bool) -> 
 /// The beginning of what somebody unknown sent, on one line.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    one_line(beginning(text.trim(), MAX_SHOWN)).into_owned()
+    bounded_line(text.trim(), MAX_SHOWN).into_owned()
 }
 
 #[cfg(test)]

@@ -69,6 +69,22 @@ mod tests {
         let waits: Vec<_> =
             (0..20).map(|_| patience.wait(JoinDelay::Unknown, now).unwrap_or_default()).collect();
         assert!(waits[0] <= Duration::from_secs(1) && waits.iter().all(|wait| *wait <= LONGEST_WAIT));
+        // A wait grows while nobody says how long, and no longer than that.
+        assert!(waits[19] > waits[0] * 10, "{waits:?}");
+        patience.wait(JoinDelay::Asked(Duration::from_secs(15)), now);
+        assert!(patience.wait(JoinDelay::Unknown, now) <= Some(Duration::from_secs(1)));
+        // Those who were told the same come at different times.
+        let spread = |seed| {
+            let mut patience = JoinPatience::new(now.plus(Duration::from_secs(3600)), seed);
+            patience.wait(JoinDelay::Asked(Duration::from_secs(100)), now).unwrap_or_default()
+        };
+        assert!((0..20).any(|seed| spread(seed) > Duration::from_secs(110)));
+        // The last moment is one at which it may ask.
+        for (short, want) in [(0, Some(spread(3))), (1, None)] {
+            let until = now.plus(spread(3)).minus(Duration::from_millis(short));
+            let wait = JoinPatience::new(until, 3).wait(JoinDelay::Asked(Duration::from_secs(100)), now);
+            assert_eq!(wait, want);
+        }
         let late = now.plus(Duration::from_secs(3590));
         assert_eq!(patience.wait(JoinDelay::Asked(Duration::from_secs(15)), late), None);
     }

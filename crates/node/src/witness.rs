@@ -43,6 +43,6 @@ impl Witness {
     /// document. Check-ins may overlap, so that an answer counts for what its own request carried.
     pub fn answered(&mut self, sent: Option<&Signed>, wanted: bool) {
         let newest = self.signed.as_ref().map(|(_, document)| document);
-        self.delivered = !wanted && (self.delivered || (sent.is_some() && sent == newest));
+        self.delivered = !wanted && (self.delivered || sent == newest);
     }
 }

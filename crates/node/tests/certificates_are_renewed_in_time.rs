@@ -92,6 +92,58 @@ fn when_the_control_plane_wants_it_but_not_again_and_again() {
     assert_eq!(until_asked(&mut bench, wants), RenewalProof::Certificate);
     let again = bench.now.since(renewed);
     assert!(again >= node::backoff::LONGEST, "a control plane that wants it in each answer: {again:?}");
+
+    // An hour of validity has some of them.
+    let hour = |from| CertificateValidity { from, until: from.plus(Duration::from_secs(3600)) };
+    let mut bench = certified(hour(START));
+    let effects = bench.exchange(wants());
+    assert_eq!((proof(&effects), warnings(&effects)), (Some(RenewalProof::Certificate), vec![]));
+    let renewed = bench.now;
+    bench.give(NodeInput::Renewed(hour(renewed)));
+    until_asked(&mut bench, wants);
+    let again = bench.now.since(renewed).as_secs();
+    assert!((3600 / 32..3600 / 8).contains(&again), "{again}");
+}
+
+/// A request that failed is made again in time, by whatever clock.
+#[test]
+fn a_clock_that_is_set_back_holds_no_renewal_up() {
+    let mut bench = certified(days(START, 30));
+    let wants = || Answer { renew_certificate: true, ..answer() };
+    bench.exchange(wants());
+    bench.give(NodeInput::RenewalFailed("the store is busy".into()));
+    bench.now = bench.now.minus(DAY * 365);
+    let from = bench.now;
+    bench.give(NodeInput::Tick);
+    until_asked(&mut bench, wants);
+    let wait = bench.now.since(from);
+    assert!(wait <= node::backoff::LONGEST, "{wait:?}");
+}
+
+/// Whoever heard that something failed hears soon that nothing does any more; else a renewal hurries no contact.
+#[test]
+fn a_renewal_is_told_where_something_failed() {
+    let wants = || Answer { renew_certificate: true, ..answer() };
+    let soon = |bench: &mut Bench| {
+        let at = bench.now;
+        bench.give(NodeInput::Renewed(days(at, 30)));
+        bench.check_in();
+        bench.now.since(at) <= Duration::from_secs(2)
+    };
+    let mut plain = certified(days(START, 30));
+    plain.exchange(wants());
+    assert!(!soon(&mut plain), "nothing failed");
+
+    let mut renewal = certified(days(START, 30));
+    renewal.exchange(wants());
+    renewal.give(NodeInput::RenewalFailed("the store is busy".into()));
+    assert!(soon(&mut renewal), "a renewal failed");
+
+    let mut contact = certified(days(START.minus(DAY * 31), 30));
+    contact.check_in();
+    let effects = contact.give(NodeInput::Unreachable("certificate expired".into()));
+    assert_eq!(proof(&effects), Some(RenewalProof::Key));
+    assert!(soon(&mut contact), "a contact failed");
 }
 
 #[test]
@@ -130,7 +182,7 @@ fn by_its_key_alone_once_the_certificate_has_ended_and_a_contact_failed() {
     assert_eq!(proof(&effects), Some(RenewalProof::Key));
     assert!(warnings(&effects)[0].contains("by the node's key"), "{effects:?}");
     bench.give(NodeInput::RenewalFailed("refused".into()));
-    let before = bench.now;
+    let (before, mut told) = (bench.now, 0);
     let (at, why) = bench.node.next_deadline().unwrap();
     assert!(at > before, "{why} at {at}");
     let mut next = None;
@@ -139,23 +191,24 @@ fn by_its_key_alone_once_the_certificate_has_ended_and_a_contact_failed() {
         bench.now = bench.now.max(at);
         let effects = bench.give(NodeInput::Tick);
         next = next.or(proof(&effects));
+        told += warnings(&effects).iter().filter(|text| text.contains("by the node's key")).count();
         if effects.contains(&NodeEffect::CollectTraits) {
             bench.give(observed(&traits("debian")));
             bench.give(NodeInput::Unreachable("certificate expired".into()));
         }
     }
-    assert_eq!(next, Some(RenewalProof::Key), "it is tried again");
+    assert_eq!((next, told), (Some(RenewalProof::Key), 0), "it is tried again, and not told again");
     bench.give(NodeInput::Renewed(days(bench.now, 30)));
     let (at, _) = bench.node.next_deadline().unwrap();
     assert!(at.since(bench.now) <= Duration::from_secs(2), "the contact is made again at once");
 
-    // Within the slack it still opens sessions.
-    let mut bench = certified(CertificateValidity {
-        from: START.minus(DAY),
-        until: START.minus(Duration::from_secs(55)),
-    });
-    bench.check_in();
-    assert_eq!(proof(&bench.give(NodeInput::Unreachable("no route".into()))), None);
+    // Within the slack it still opens sessions, to its last moment.
+    for (past, want) in [(0, None), (1, Some(RenewalProof::Key))] {
+        let mut bench = certified(days(START, 30));
+        bench.check_in();
+        bench.now = days(START, 30).until.plus(model::time::SLACK).plus(Duration::from_millis(past));
+        assert_eq!(proof(&bench.give(NodeInput::Unreachable("no route".into()))), want, "{past} ms");
+    }
 
     // A host whose clock is slow is told by the control plane.
     let mut bench = certified(days(START, 30));

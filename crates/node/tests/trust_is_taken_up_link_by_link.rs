@@ -91,6 +91,44 @@ fn the_newest_document_judges_once_it_is_durable() {
     assert!(adoption_of(&bench.give(NodeInput::Fetched)).is_some());
 }
 
+#[test]
+fn one_that_follows_nothing_yet_says_why() {
+    let (links, _, _) = rotations(2);
+    let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
+    let effects = bench.exchange(with_links(&links[1..]));
+    assert!(warnings(&effects)[0].starts_with("a newer trust document is refused: "), "{effects:?}");
+    let held = bench.check_in().trust.unwrap();
+    assert_eq!((held.version, held.refused.as_deref()), (1, Some("trust-gap")));
+    assert_eq!(bench.node.held_trust(), Some(held));
+    assert_eq!(bench.node.trust_record(), None);
+    // What comes while the links are written is not written beside it.
+    let effects = bench.give(NodeInput::Answered(Box::new(with_links(&links))));
+    let record = saved(&effects).unwrap();
+    assert_eq!(saved(&bench.exchange(with_links(&links))), None);
+    bench.give(NodeInput::TrustSaved);
+    assert_eq!(bench.node.trust_record(), Some(&record));
+}
+
+/// What was refused is judged by the new document, and told by it: the reason may be another one, or stay.
+#[test]
+fn a_new_document_tells_its_refusals_anew() {
+    let (links, _, _) = rotations(1);
+    let held = Release::new(1, START, &["a"]);
+    let mut bench = Bench::holding(&held);
+    let next = Release::new(2, START, &["b"]);
+    let forged = resigned(&next, &key(99), Some(&held.set));
+    let told = |bench: &mut Bench| !facts(&bench.exchange(offering(forged.clone()))).is_empty();
+    assert_eq!([told(&mut bench), told(&mut bench)], [true, false]);
+    bench.exchange(with_links(&links));
+    bench.give(NodeInput::TrustSaved);
+    assert_eq!([told(&mut bench), told(&mut bench)], [true, false]);
+    let wait = bench.wait().unwrap();
+    assert!(wait > Duration::from_secs(10), "{wait:?}");
+    bench.give(NodeInput::TrustPinned(Box::new(trust())));
+    assert!(bench.wait().unwrap() <= Duration::from_secs(1), "whom it believes now it asks at once");
+    assert_eq!([told(&mut bench), told(&mut bench)], [true, false]);
+}
+
 /// C5, IDN-8: beacons are judged by the document that is held: the new key's count, and those of the dropped key no more.
 #[test]
 fn beacons_are_of_the_keys_that_are_held() {

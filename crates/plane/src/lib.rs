@@ -14,11 +14,11 @@
 pub mod absence;
 pub mod budget;
 pub mod copies;
-pub mod exceptions;
 pub mod heads;
 pub mod joining;
 pub mod lists;
 pub mod node;
+pub mod open_items;
 pub mod renewal;
 pub mod replay;
 pub mod seen;
@@ -27,8 +27,8 @@ pub mod work;
 
 pub use absence::absence_before;
 pub use budget::ByteBudget;
-pub use exceptions::Exceptions;
 pub use heads::{Head, Heads, NodeHeader};
 pub use node::{NodeState, ReportedRefusal, SetBase, SetWanted, Step};
+pub use open_items::OpenItems;
 pub use replay::Window;
 pub use seen::KeptSeen;

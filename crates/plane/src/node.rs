@@ -8,9 +8,10 @@ use model::contention;
 use model::exchange::{Answer, CheckIn, HeldFreshness, HeldRelease, Offer, RunNote, Signed, TraitReport};
 use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
+use model::node_conditions::MAX_CONDITION_TEXT;
 use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
-use model::text::beginning;
+use model::text::bounded_line;
 use model::{
     AgentCapabilities, AgentInstance, CertificateValidity, Contention, Digest, Hostname, Incarnation,
     KeyConfirmation, NodeConditions, NodeId, ReleaseVersion, RunsHeard, RunsSummary, Timestamp,
@@ -22,8 +23,8 @@ use trust::seen::SeenError;
 
 use crate::budget::ByteBudget;
 use crate::copies::{HolderNotice, InstanceLineage};
-use crate::exceptions::{Exceptions, KeptExceptions};
 use crate::heads::{Head, Heads};
+use crate::open_items::{KeptOpenItems, OpenItems};
 use crate::renewal::{CertificateIssuer, RenewalAllowance};
 use crate::replay::Window;
 use crate::seen::KeptSeen;
@@ -33,8 +34,6 @@ pub const DEFAULT_CONTACT_SECS: u64 = 300;
 /// The wait that a node is asked for while no release has an entry for it, in seconds: its
 /// check-in is a long poll, so this is only the pause between two of them.
 pub const UNASSIGNED_CONTACT_SECS: u64 = 5;
-/// The longest code, and the longest message, kept of a refusal, in bytes.
-const MAX_REFUSAL_TEXT: usize = 240;
 
 /// A release and what it gives to a node.
 pub type Pointed = (Arc<Head>, SelectionEntry);
@@ -95,7 +94,7 @@ pub struct NodeState {
     pub seen: Option<Box<KeptSeen>>,
     /// Work waits that wants a stream.
     pub work_waits: bool,
-    exceptions: KeptExceptions,
+    open_items: KeptOpenItems,
     /// The roots that it was pointed to last, since the control plane's start, at most [`MAX_OFFERED`]; the newest
     /// first.
     offered: Box<[Digest]>,
@@ -207,7 +206,7 @@ impl NodeState {
             traits: None,
             seen: None,
             work_waits: false,
-            exceptions: KeptExceptions::default(),
+            open_items: KeptOpenItems::default(),
             offered: Box::default(),
             pointed_at: 0,
             pointed_head: None,
@@ -230,7 +229,7 @@ impl NodeState {
         let pointed = self.pointed(heads);
         self.promise_contact(pointed.as_ref());
         // Of two holders of its key neither is told anything new.
-        let is_copied = self.exceptions().copied.is_some();
+        let is_copied = self.open_items().copied.is_some();
         let offerable = pointed.as_ref().filter(|_| !is_copied);
         let (offer, wanted) = self.offer_pointed(offerable, request.full);
         let beacon = match (&pointed, &offer, request.freshness) {
@@ -266,20 +265,20 @@ impl NodeState {
     /// Takes in which start of which agent speaks; the time, where that shows that two hosts hold the node's key.
     pub fn hears(&mut self, instance: &AgentInstance, now: Timestamp) -> Option<Timestamp> {
         let lineage = &mut self.lineage;
-        let notice = self.exceptions.change(|it| lineage.heard(instance, &mut it.displaced));
+        let notice = self.open_items.change(|it| lineage.heard(instance, &mut it.displaced));
         if notice == HolderNotice::Two { self.is_copied(now) } else { None }
     }
 
     /// Two hosts hold the node's key; the time, where that was not known before.
     pub fn is_copied(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let before = self.exceptions.change(|it| it.copied.replace(it.copied.unwrap_or(now)));
+        let before = self.open_items.change(|it| it.copied.replace(it.copied.unwrap_or(now)));
         before.is_none().then_some(now)
     }
 
     /// An operator says that one host alone holds the node's key from now on.
     pub fn copy_resolved(&mut self) {
         self.lineage = InstanceLineage::default();
-        self.exceptions.change(|it| (it.copied, it.displaced) = (None, Vec::new()));
+        self.open_items.change(|it| (it.copied, it.displaced) = (None, Vec::new()));
     }
 
     /// What the agent is and can do, where a check-in says so.
@@ -324,28 +323,28 @@ impl NodeState {
         if let Some(held) = self.held.as_mut().filter(|held| held.channel == entry.channel) {
             held.channel = entry.channel.clone();
         }
-        let (offer, wanted) = self.offer(head, entry, full || self.exceptions().run_request.is_some());
+        let (offer, wanted) = self.offer(head, entry, full || self.open_items().run_request.is_some());
         if offer.is_none() {
             // It holds what it is pointed to. A move of the pointer alone is no fact that
             // would have said so.
-            self.exceptions.change(|it| it.refusal = None);
+            self.open_items.change(|it| it.refusal = None);
         }
         (offer, wanted)
     }
 
     /// What a check-in is answered, but for what the node is pointed to.
     fn answer(&self, request: &CheckIn, heads: &Heads) -> Answer {
-        let is_copied = self.exceptions().copied.is_some();
+        let is_copied = self.open_items().copied.is_some();
         let reports_run = request.facts.iter().any(|fact| matches!(fact.body, FactBody::Run(_)));
         Answer {
             next_checkin_secs: self.promised.as_secs(),
             acked: None,
             offer: None,
             beacon: None,
-            run_request: self.exceptions().run_request.filter(|_| !is_copied),
-            tagged_run: self.exceptions().tagged_run.clone().filter(|_| !is_copied),
+            run_request: self.open_items().run_request.filter(|_| !is_copied),
+            tagged_run: self.open_items().tagged_run.clone().filter(|_| !is_copied),
             stream_requested: self.work_waits && !is_copied,
-            want_traits: self.traits.is_none() && self.exceptions().untaken_traits.is_none(),
+            want_traits: self.traits.is_none() && self.open_items().untaken_traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
             want_header: self.held.as_ref().is_some_and(|held| heads.lacks(held.seq, &held.header)),
             want_run: self.run.is_some() && self.awaits_run() && !reports_run,
@@ -360,19 +359,19 @@ impl NodeState {
     }
 
     /// What is so of few nodes.
-    pub fn exceptions(&self) -> &Exceptions {
-        self.exceptions.get()
+    pub fn open_items(&self) -> &OpenItems {
+        self.open_items.get()
     }
 
     /// Changes what is so of few nodes.
-    pub fn change_exceptions<T>(&mut self, change: impl FnOnce(&mut Exceptions) -> T) -> T {
-        self.exceptions.change(change)
+    pub fn change_open_items<T>(&mut self, change: impl FnOnce(&mut OpenItems) -> T) -> T {
+        self.open_items.change(change)
     }
 
     /// A run was requested that the node has not confirmed.
     pub fn awaits_request(&self) -> bool {
-        let exceptions = self.exceptions();
-        exceptions.run_request.is_some() || exceptions.tagged_run.is_some()
+        let open_items = self.open_items();
+        open_items.run_request.is_some() || open_items.tagged_run.is_some()
     }
 
     /// Takes what a check-in says is the matter with the node, and of its trust document; says whether it is something
@@ -380,8 +379,8 @@ impl NodeState {
     fn take_conditions(&mut self, request: &CheckIn) -> bool {
         let (version, conditions) = (trust_version_of(request), NodeConditions::of(request));
         let is_other_version = std::mem::replace(&mut self.trust_version, version) != version;
-        let differ = conditions != self.exceptions().conditions;
-        self.exceptions.change(|it| it.conditions = conditions);
+        let differ = conditions != self.open_items().conditions;
+        self.open_items.change(|it| it.conditions = conditions);
         is_other_version || differ
     }
 
@@ -390,11 +389,11 @@ impl NodeState {
     fn take_traits(&mut self, traits: Option<TraitReport>) -> Option<TraitReport> {
         let traits = traits?;
         if !traits.is_within_bounds() {
-            self.exceptions.change(|it| it.untaken_traits = Some(traits.digest));
+            self.open_items.change(|it| it.untaken_traits = Some(traits.digest));
             return None;
         }
         // What differs from traits that were not taken is asked for whole.
-        self.exceptions.change(|it| it.untaken_traits = None);
+        self.open_items.change(|it| it.untaken_traits = None);
         let new = self.traits != Some(traits.digest);
         self.traits = Some(traits.digest);
         Some(traits).filter(|_| new)
@@ -502,19 +501,19 @@ impl NodeState {
 
     fn confirm_run(&mut self, confirmed: Option<u64>) -> Option<u64> {
         confirmed?;
-        self.exceptions.change(|it| it.run_request.take_if(|request| confirmed == Some(*request)))
+        self.open_items.change(|it| it.run_request.take_if(|request| confirmed == Some(*request)))
     }
 
     fn confirm_tagged_run(&mut self, confirmed: Option<u64>) -> Option<TaggedRun> {
         confirmed?;
-        self.exceptions.change(|it| it.tagged_run.take_if(|run| confirmed == Some(run.number)))
+        self.open_items.change(|it| it.tagged_run.take_if(|run| confirmed == Some(run.number)))
     }
 
     /// The node has another certificate, by renewing the one before. Its token is spent by that.
     pub fn certified(&mut self, validity: CertificateValidity, issuer: CertificateIssuer) {
         (self.certificate, self.certificate_used) = (Some(validity), true);
         self.issuer = Some(issuer);
-        self.exceptions.change(|it| it.conditions.renewal_failure = None);
+        self.open_items.change(|it| it.conditions.renewal_failure = None);
     }
 
     /// Facts of the node were made durable: `new` are those not seen before.
@@ -527,12 +526,12 @@ impl NodeState {
                     self.summary = self.summary.after(report);
                     self.runs.report(report, fact.at, self.run.as_ref());
                 }
-                FactBody::Adopted { .. } => self.exceptions.change(|it| it.refusal = None),
+                FactBody::Adopted { .. } => self.open_items.change(|it| it.refusal = None),
                 FactBody::Refused { code, message } => self.keep_refusal(code, message),
                 FactBody::Contended { resources, .. } => self.keep_contended(resources),
                 // What it does not say again is over.
                 FactBody::Started { invocation, .. } => {
-                    self.exceptions.change(|it| it.contended = Vec::new());
+                    self.open_items.change(|it| it.contended = Vec::new());
                     self.keep_invocation(invocation.clone());
                 }
                 FactBody::Repaired { .. }
@@ -558,13 +557,13 @@ impl NodeState {
 
     /// Keeps what the node says of what it refused.
     pub fn keep_refusal(&mut self, code: &str, message: &str) {
-        let clip = |text| beginning(text, MAX_REFUSAL_TEXT).into();
-        let (code, message) = (clip(code), clip(message));
-        self.exceptions.change(|it| it.refusal = Some(ReportedRefusal { code, message }));
+        let line = |text| bounded_line(text, MAX_CONDITION_TEXT).into();
+        let (code, message) = (line(code), line(message));
+        self.open_items.change(|it| it.refusal = Some(ReportedRefusal { code, message }));
     }
 
     /// Keeps what the node says is changed again and again.
     pub fn keep_contended(&mut self, resources: &[Contention]) {
-        self.exceptions.change(|it| it.contended = contention::kept(resources));
+        self.open_items.change(|it| it.contended = contention::kept(resources));
     }
 }

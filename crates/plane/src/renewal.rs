@@ -125,6 +125,12 @@ mod tests {
         }
         assert_eq!(hours, 9, "one an hour");
         assert!(allowance.take(DAY * 30, now.plus(DAY * 30)), "and a quiet node has all of them again");
+        // Short certificates are renewed more often, and more of them may get lost.
+        let hour = Duration::from_secs(3600);
+        let mut short = RenewalAllowance::default();
+        let got = |short: &mut RenewalAllowance, now| (0..100).filter(|_| short.take(hour, now)).count();
+        assert_eq!(got(&mut short, now), usize::from(BURST));
+        assert_eq!(got(&mut short, now.plus(hour / PART)), 1, "one each part of the validity");
     }
 
     #[test]
@@ -140,5 +146,10 @@ mod tests {
         ] {
             assert_eq!(recovery.judge(certificate, at), want, "{recovery:?} at {at}");
         }
+        // What is said of it changes at the first moment at which it is judged otherwise.
+        let ends = within.ends_for(certificate).unwrap();
+        assert!(within.judge(certificate, ends).is_err());
+        assert!(within.judge(certificate, ends.minus(Duration::from_millis(1))).is_ok());
+        assert_eq!(CertificateRecovery::Off.ends_for(certificate), None);
     }
 }

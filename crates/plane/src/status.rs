@@ -37,7 +37,7 @@ impl NodeState {
         Status {
             result: self.summary.counts.map_or(RunResult::None, |counts| status::result_of(&counts)),
             // What is put right again and again between two runs stays no better than what runs correct.
-            drift: match self.exceptions().contended.is_empty() {
+            drift: match self.open_items().contended.is_empty() {
                 false => Drift::Diverged,
                 true => status::drift_of(self.summary.streak),
             },
@@ -121,13 +121,13 @@ impl NodeState {
 
     /// It says that it does not take up what it is offered.
     fn does_not_adopt(&self) -> bool {
-        let exceptions = self.exceptions();
-        exceptions.refusal.is_some() || exceptions.conditions.unadopted.is_some()
+        let open_items = self.open_items();
+        open_items.refusal.is_some() || open_items.conditions.unadopted.is_some()
     }
 
     fn release_state(&self, pointed: Option<&Pointed>, now: Timestamp) -> ReleaseState {
         let says_so =
-            self.exceptions().conditions.freshness.is_some_and(|held| held.not_fresh_since.is_some());
+            self.open_items().conditions.freshness.is_some_and(|held| held.not_fresh_since.is_some());
         match (pointed, self.not_fresh_at(pointed)) {
             (None, _) => ReleaseState::Unassigned,
             (Some(_), None) if says_so => ReleaseState::NotFresh,

@@ -115,7 +115,7 @@ fn a_run_request_overrides_and_is_cleared_when_confirmed() {
     let head = head(2, "main", &web("a"));
     let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
     let holds = holding(Some(held(&head, "a")));
-    node.change_exceptions(|it| it.run_request = Some(9));
+    node.change_open_items(|it| it.run_request = Some(9));
     for confirmed in [None, Some(8)] {
         let step = node.check_in(CheckIn { run_confirmed: confirmed, ..holds.clone() }, &fleet, CREATED);
         assert_eq!(
@@ -139,8 +139,8 @@ fn a_request_by_tag_travels_until_it_is_confirmed_and_by_its_own_number() {
     let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
     let holds = holding(Some(held(&head, "a")));
     let run = TaggedRun { number: 9, tags: ["web".to_owned()].into() };
-    node.change_exceptions(|it| it.tagged_run = Some(run.clone()));
-    node.change_exceptions(|it| it.run_request = Some(8));
+    node.change_open_items(|it| it.tagged_run = Some(run.clone()));
+    node.change_open_items(|it| it.run_request = Some(8));
     for (full, tagged) in [(None, None), (Some(9), Some(8)), (Some(9), None)] {
         let request = CheckIn { run_confirmed: full, tagged_run_confirmed: tagged, ..holds.clone() };
         let step = node.check_in(request, &fleet, CREATED);
@@ -211,10 +211,10 @@ fn a_refusal_is_shown_until_it_no_longer_holds() {
     node.accepted(Cursor { incarnation: "i1".parse().unwrap(), seq: 1 }, &[fact]);
     let fleet = heads(1, vec![new.clone()]);
     node.check_in(holding(Some(held(&old, "a"))), &fleet, CREATED);
-    assert_eq!(node.exceptions().refusal.as_ref().map(|refusal| &*refusal.message), Some("stale"));
+    assert_eq!(node.open_items().refusal.as_ref().map(|refusal| &*refusal.message), Some("stale"));
     // A move of the pointer alone is no fact; that the node holds it says enough.
     node.check_in(holding(Some(held(&new, "a"))), &fleet, CREATED);
-    assert_eq!(node.exceptions().refusal, None);
+    assert_eq!(node.open_items().refusal, None);
 }
 
 #[test]

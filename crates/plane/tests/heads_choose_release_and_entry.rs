@@ -8,9 +8,9 @@ use std::time::Duration;
 use common::{CREATED, FRESH_SECS, entry, head, heads, held, holding, name, node, pattern, selection};
 use model::exchange::{CheckIn, HeldFreshness};
 use model::status::ReleaseState;
-use model::{Selection, SelectionEntry, Timestamp};
+use model::{Digest, Selection, SelectionEntry, Timestamp};
 use plane::Heads;
-use plane::heads::Patterns;
+use plane::heads::{NodeHeader, Patterns};
 
 fn fleet(selection: &Selection) -> Heads {
     heads(1, vec![head(1, "main", selection), head(1, "canary", selection)])
@@ -88,6 +88,32 @@ fn a_pattern_that_cannot_be_read_refuses_the_release() {
         let selection = common::selection(&[], vec![pattern("ok", &[text], entry("main", "x"))]);
         assert!(Patterns::read(&selection).is_err(), "except {text:?}");
     }
+}
+
+/// SCL-4: nodes hold a release that the control plane lost: its header is asked for, and known from then on.
+#[test]
+fn headers_that_nodes_hold_and_no_release_here_has() {
+    let selection = selection(&[("a", entry("main", "a"))], vec![]);
+    let (main, canary) = (head(3, "main", &selection), head(5, "canary", &selection));
+    let (mut fleet, other) = (heads(1, vec![main.clone(), canary.clone()]), Digest::of(b"lost"));
+    assert_eq!((fleet.newest_signature(), Heads::default().newest_signature()), (Some(CREATED), None));
+    for (seq, header, want) in [
+        (6, other, true),
+        (5, other, true),
+        (4, other, false),
+        (5, canary.digest, false),
+        (3, main.digest, false),
+    ] {
+        assert_eq!(fleet.lacks(seq, &header), want, "{seq}");
+    }
+    assert!(!Heads::default().lacks(0, &other) && Heads::default().lacks(1, &other));
+    assert!(fleet.overtaken_by().is_none());
+    for (seq, overtakes) in [(4, false), (5, true), (6, true)] {
+        fleet.node_header = Some(NodeHeader { seq, signed: main.signed.clone() });
+        assert_eq!(fleet.overtaken_by().map(|known| known.seq), overtakes.then_some(seq), "{seq}");
+    }
+    assert!(!fleet.lacks(6, &other), "it is known as high");
+    assert!(fleet.lacks(7, &other));
 }
 
 #[test]

@@ -72,7 +72,20 @@ fn a_token_is_used_only_as_far_as_the_list_lets_it() {
     let late = TokenRules { known_from, ..once };
     let outdated = Err(TokenListRefusal::Outdated { issued: secs(-10), known_from });
     assert_eq!(judge(&none, late), outdated);
+    let at_once = TokenRules { known_from: secs(-10), ..once };
+    assert_eq!(judge(&none, at_once), Ok(()), "of then it is known");
     assert_eq!(judge(&lists(allowlist(&[("n", secs(60))])), late), outdated);
+}
+
+/// Whoever records a node says by which lists it was judged.
+#[test]
+fn each_list_has_its_number() {
+    let numbers = |lists: &FleetLists| (lists.allowlist_seq(), lists.revocations_seq());
+    assert_eq!(numbers(&FleetLists::default()), (0, 0));
+    let mut both = FleetLists { allowlist: allowlist(&[]), ..revoked("web-1", NOW) };
+    both.revocations.as_mut().unwrap().list.seq = 5;
+    assert_eq!(numbers(&both), (3, 5));
+    assert_eq!(numbers(&FleetLists { allowlist: AllowlistState::Rejected, ..both }), (0, 5));
 }
 
 #[test]

@@ -5,11 +5,10 @@ pub(crate) mod next_step;
 use model::exchange::{MAX_TRAIT_BYTES, MAX_TRAIT_VALUES};
 use model::status::Overall;
 use model::{Contention, FailureCode, FailureNote, Pause, ReleaseVersion, Timestamp};
-use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
 use trust::Revocation;
 
-use crate::state::now;
+use crate::status_basis::StatusBasis;
 use crate::totals::CauseKey;
 use next_step::{CertificateProblem, join_again, next_step, refused_trust};
 
@@ -26,13 +25,8 @@ pub(crate) struct NodeCause {
 }
 
 /// What there is to say of a node: why it is not green, and what was requested of it in vain.
-pub(crate) fn causes_of(
-    node: &mut NodeState,
-    state: Overall,
-    heads: &Heads,
-    recovery: CertificateRecovery,
-) -> Vec<NodeCause> {
-    let certificate = CertificateProblem::of(node, recovery, now());
+pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis<'_>) -> Vec<NodeCause> {
+    let (certificate, heads) = (CertificateProblem::of(node, basis), basis.heads);
     let (since, next) = (state_since(node, state, heads), next_step(node, state, certificate.as_ref()));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
     // What the node says now comes before what is kept of a release of before.
@@ -61,16 +55,16 @@ pub(crate) fn causes_of(
     if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
         let (key, next) =
             (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, None));
-        let since = node.exceptions().conditions.freshness.and_then(|held| held.not_fresh_since);
+        let since = node.open_items().conditions.freshness.and_then(|held| held.not_fresh_since);
         causes.push(NodeCause { key, cause, code: None, since, next });
     }
-    if let Some(code) = &node.exceptions().conditions.refused_trust {
+    if let Some(code) = &node.open_items().conditions.refused_trust {
         let (cause, next) = refused_trust(node, code);
         let key = CauseKey::RefusedTrust(code.to_string());
         causes.push(NodeCause { key, cause, code: None, since: None, next });
     }
     causes.extend(of_agent(node));
-    if node.exceptions().untaken_traits.is_some() {
+    if node.open_items().untaken_traits.is_some() {
         causes.push(NodeCause {
             key: CauseKey::TraitsTooLarge,
             cause: format!(
@@ -98,9 +92,9 @@ pub(crate) fn causes_of(
 
 /// What is the matter with the agent itself: how many hold its key, and how old it is.
 fn of_agent(node: &NodeState) -> Vec<NodeCause> {
-    let (exceptions, name) = (node.exceptions(), &node.hostname);
+    let (open_items, name) = (node.open_items(), &node.hostname);
     let mut causes = Vec::new();
-    if let Some(since) = exceptions.copied {
+    if let Some(since) = open_items.copied {
         causes.push(NodeCause {
             key: CauseKey::CopiedKey,
             cause: "two hosts hold its key: neither gets releases, actions or objects".to_owned(),
@@ -111,7 +105,7 @@ fn of_agent(node: &NodeState) -> Vec<NodeCause> {
             ),
         });
     }
-    if let Some(version) = exceptions.agent_too_old {
+    if let Some(version) = open_items.agent_too_old {
         causes.push(NodeCause {
             key: CauseKey::AgentTooOld(version),
             cause: format!("its agent {version} is older than fleet.yaml takes: its check-ins are refused"),
@@ -167,7 +161,7 @@ pub(crate) fn is_of_failures(state: Overall) -> bool {
 
 /// Why the node does not hold the release that it was offered, by its own word; whatever its state.
 fn unadopted(node: &NodeState) -> Option<NodeCause> {
-    let unadopted = node.exceptions().conditions.unadopted.as_ref()?;
+    let unadopted = node.open_items().conditions.unadopted.as_ref()?;
     Some(NodeCause {
         key: CauseKey::Unadopted(unadopted.cause),
         cause: model::text::printable(&unadopted.text()).into_owned(),
@@ -179,23 +173,18 @@ fn unadopted(node: &NodeState) -> Option<NodeCause> {
 
 /// That it does not adopt the release is all that there is to say of its state.
 fn is_told_by_unadopted(node: &NodeState, state: Overall) -> bool {
-    state == Overall::Changing && node.exceptions().refusal.is_none()
+    state == Overall::Changing && node.open_items().refusal.is_none()
 }
 
 /// Why a node is not green, in the words of the first of its [`causes_of`] that is of its state.
-pub(crate) fn cause(
-    node: &NodeState,
-    state: Overall,
-    heads: &Heads,
-    recovery: CertificateRecovery,
-) -> Option<String> {
-    let certificate = CertificateProblem::of(node, recovery, now());
+pub(crate) fn cause(node: &NodeState, state: Overall, basis: StatusBasis<'_>) -> Option<String> {
+    let certificate = CertificateProblem::of(node, basis);
     let unadopted = unadopted(node).filter(|_| state == Overall::Changing);
     // Whatever its state: an operator has to decide.
     let is_urgent = |it: &NodeCause| !matches!(it.key, CauseKey::AgentNewer(_));
     let of_agent = of_agent(node).into_iter().find(is_urgent).map(|it| it.cause);
     let unadopted = unadopted.map(|it| it.cause);
-    of_agent.or(unadopted).or_else(|| state_cause(node, state, heads, certificate.as_ref()))
+    of_agent.or(unadopted).or_else(|| state_cause(node, state, basis.heads, certificate.as_ref()))
 }
 
 fn state_cause(
@@ -229,7 +218,7 @@ fn state_cause(
         Overall::NotFresh => not_fresh(node).or_else(|| {
             Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
         }),
-        Overall::Changing => match &node.exceptions().refusal {
+        Overall::Changing => match &node.open_items().refusal {
             Some(refusal) => Some(refusal.message.to_string()),
             None if node.holds_pointed(heads) => {
                 let under_way = run_under_way(node, state, heads);
@@ -240,8 +229,8 @@ fn state_cause(
             None => Some("has not adopted the newest release yet".to_owned()),
         },
         Overall::Paused => node.summary.paused.as_deref().map(paused),
-        Overall::Diverged if !node.exceptions().contended.is_empty() => {
-            Some(contended(&node.exceptions().contended))
+        Overall::Diverged if !node.open_items().contended.is_empty() => {
+            Some(contended(&node.open_items().contended))
         }
         Overall::Diverged | Overall::Relapsed => Some(format!(
             "{} corrective runs in a row: something else changes this host",
@@ -277,7 +266,7 @@ fn stalled(node: &NodeState, heads: &Heads) -> String {
 
 /// That a node says of itself that what it holds is not fresh, and what that means.
 fn not_fresh(node: &NodeState) -> Option<String> {
-    let held = node.exceptions().conditions.freshness.filter(|held| held.not_fresh_since.is_some())?;
+    let held = node.open_items().conditions.freshness.filter(|held| held.not_fresh_since.is_some())?;
     let signed = held.signed_at;
     Some(format!("no release or beacon was signed since {signed}: it takes neither actions nor objects"))
 }
@@ -287,7 +276,7 @@ fn not_fresh(node: &NodeState) -> Option<String> {
 fn run_under_way(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
     let is_why = match state {
         Overall::Stalled => node.runs.unmade.is_none(),
-        Overall::Changing => node.exceptions().refusal.is_none() && node.holds_pointed(heads),
+        Overall::Changing => node.open_items().refusal.is_none() && node.holds_pointed(heads),
         _ => false,
     };
     let run = node.runs.under_way.filter(|_| is_why)?;
@@ -322,10 +311,10 @@ fn state_since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Ti
         Overall::Stalled => node.no_run_since(),
         Overall::Changing => node.pointed(heads).map(|(head, _)| head.header.created),
         Overall::Paused => node.summary.paused.as_ref().map(|pause| pause.since),
-        Overall::Diverged => node.exceptions().contended.iter().map(|one| one.since).min(),
+        Overall::Diverged => node.open_items().contended.iter().map(|one| one.since).min(),
         Overall::Failed | Overall::Degraded | Overall::WouldChange | Overall::Converged => node.summary.since,
         // Of a streak of corrections only its length is kept.
-        Overall::NotFresh => node.exceptions().conditions.freshness.and_then(|held| held.not_fresh_since),
+        Overall::NotFresh => node.open_items().conditions.freshness.and_then(|held| held.not_fresh_since),
         Overall::Relapsed | Overall::Unassigned => None,
     }
 }

@@ -141,7 +141,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
             entry.node.enrolled_at = node.enrolled_at;
             (entry.node.certificate, entry.node.issuer) = (node.certificate, node.issuer);
             entry.node.key_confirmation = entry.node.key_confirmation.max(node.key_confirmation);
-            entry.node.change_exceptions(|it| it.conditions.renewal_failure = None);
+            entry.node.change_open_items(|it| it.conditions.renewal_failure = None);
             entry.node.certificate_used = false;
             plane.index.mark_entry(&slot, &mut entry);
         }

@@ -515,7 +515,7 @@ impl FleetIndex {
                     run: entry.node.run.clone(),
                     runs_heard: entry.node.runs.clone(),
                     promised_secs: entry.node.promised.as_secs(),
-                    conditions: entry.node.exceptions().conditions.clone(),
+                    conditions: entry.node.open_items().conditions.clone(),
                     trust_version: entry.node.trust_version,
                 });
             }
@@ -564,11 +564,11 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.traits = record.traits;
     node.keep_seen(record.seen.as_ref().and_then(KeptSeen::restored));
     node.trust_version = record.trust_version;
-    node.change_exceptions(|exceptions| {
-        exceptions.conditions = record.conditions;
-        exceptions.copied = record.copied;
-        exceptions.run_request = record.run_request;
-        exceptions.tagged_run = record.tagged_run;
+    node.change_open_items(|open_items| {
+        open_items.conditions = record.conditions;
+        open_items.copied = record.copied;
+        open_items.run_request = record.run_request;
+        open_items.tagged_run = record.tagged_run;
     });
     node.summary = record.runs;
     node.keep_contended(&record.contended);

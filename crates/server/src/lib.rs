@@ -45,6 +45,7 @@ mod run;
 mod sets;
 mod settings;
 mod state;
+mod status_basis;
 mod streams;
 mod totals;
 pub mod trust_chain;

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use model::replication::Mode;
-use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
 
 use crate::answer::chain;
@@ -33,7 +32,7 @@ pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
         let heads = plane.heads();
         let basis = basis(&plane, &heads);
         for (at, slot) in plane.index.take_queued(basis, now()).into_iter().enumerate() {
-            judge(&plane, &heads, basis.recovery, &slot);
+            judge(&plane, &heads, &slot);
             if at % YIELD_AFTER == YIELD_AFTER - 1 {
                 tokio::task::yield_now().await;
             }
@@ -74,7 +73,7 @@ pub(crate) async fn refresh_declared(plane: &Arc<ControlPlane>) {
     refresh(plane).await;
 }
 
-fn judge(plane: &ControlPlane, heads: &Heads, recovery: CertificateRecovery, slot: &Arc<NodeSlot>) {
+fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
     // What changes from here on is judged anew.
     slot.lock().queued = false;
     let mode = plane.index.mode_or_queue(slot, slot.pointed_root(heads).as_ref());
@@ -82,16 +81,16 @@ fn judge(plane: &ControlPlane, heads: &Heads, recovery: CertificateRecovery, slo
     let around = ConditionContext { mode, reach, instance: plane.boot(), started: plane.started };
     let sync = plane.hub.sync_index().read(&id, |summary| summary.condition(around).cause.state());
     plane.index.count(slot, |node, totals| {
-        let now = now();
-        let state = node.status(heads, now).overall();
+        let basis = plane.status_basis(heads);
+        let state = node.status(heads, basis.now).overall();
         let mut causes: Vec<_> = Vec::new();
-        for cause in causes_of(node, state, heads, recovery) {
+        for cause in causes_of(node, state, basis) {
             let key = totals.interned(cause.key);
             if !causes.iter().any(|(known, _)| *known == key) {
                 causes.push((key, cause.since));
             }
         }
-        let until = [node.status_until(heads, now), certificate_until(node, recovery, now)];
+        let until = [node.status_until(heads, basis.now), certificate_until(node, basis)];
         CountedNode {
             state,
             sync,

@@ -6,8 +6,9 @@
 use model::RunCounts;
 use model::exchange::CheckIn;
 use model::log::{Fact, FactBody};
+use model::node_conditions::MAX_CONDITION_TEXT;
 use model::status::Overall;
-use model::unadopted::{MAX_UNADOPTED_REASON, UnadoptedCause, UnadoptedRelease};
+use model::unadopted::{UnadoptedCause, UnadoptedRelease};
 use test_support::fleet::release::{Plan, make, params};
 use test_support::fleet::{Fleet, now, quiet};
 
@@ -23,14 +24,14 @@ async fn nodes_whose_disks_are_full_are_one_line() {
         CheckIn { unadopted, ..quiet() }
     };
     one.check_in(&says("cannot write /a/put-1: No space left on device".to_owned())).await.unwrap();
-    other.check_in(&says("x".repeat(MAX_UNADOPTED_REASON * 9))).await.unwrap();
+    other.check_in(&says("x".repeat(MAX_CONDITION_TEXT * 9))).await.unwrap();
     let mut operator = fleet.operator().await;
     let status = operator.status().await;
     let [line] = status.causes.as_slice() else { panic!("{:?}", status.causes) };
     assert_eq!((line.count, line.next.as_str()), (2, "on web-1: muster-agent doctor"));
     assert!(line.cause.contains("/a/put-1: No space left on device"), "{line:?}");
     assert_eq!(operator.node("web-1").await.cause.as_ref(), Some(&line.cause));
-    assert!(operator.node("web-2").await.cause.unwrap().len() < MAX_UNADOPTED_REASON + 100);
+    assert!(operator.node("web-2").await.cause.unwrap().len() < MAX_CONDITION_TEXT + 100);
 
     one.check_in(&quiet()).await.unwrap();
     let status = operator.status().await;

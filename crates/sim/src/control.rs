@@ -94,7 +94,7 @@ impl ControlPlane {
         self.index = self.store.iter().map(|(id, stored)| (id.clone(), stored.node.clone())).collect();
         for node in self.index.values_mut() {
             // The server stores no words of a refusal.
-            node.change_exceptions(|it| it.refusal = None);
+            node.change_open_items(|it| it.refusal = None);
         }
         let newest = self.index.values().filter_map(|node| node.last_seen).max();
         let absence = plane::absence_before(now, newest);
@@ -109,25 +109,25 @@ impl ControlPlane {
             stored.node.promised = node.promised;
             stored.node.held.clone_from(&node.held);
             stored.node.run.clone_from(&node.run);
-            let conditions = node.exceptions().conditions.clone();
-            stored.node.change_exceptions(|it| it.conditions = conditions);
+            let conditions = node.open_items().conditions.clone();
+            stored.node.change_open_items(|it| it.conditions = conditions);
             stored.node.trust_version = node.trust_version;
         }
     }
 
     pub(crate) fn request_run(&mut self, id: &NodeId, number: u64) {
-        self.stored(id).node.change_exceptions(|it| it.run_request = Some(number));
-        self.node(id).change_exceptions(|it| it.run_request = Some(number));
+        self.stored(id).node.change_open_items(|it| it.run_request = Some(number));
+        self.node(id).change_open_items(|it| it.run_request = Some(number));
     }
 
     /// As the server: the tags join those of a request that stands.
     pub(crate) fn request_tagged_run(&mut self, id: &NodeId, number: u64, tag: &str, now: Timestamp) {
         self.tags_requested.insert(id.clone(), now);
         let mut tags = BTreeSet::from([tag.to_owned()]);
-        tags.extend(self.node(id).exceptions().tagged_run.iter().flat_map(|run| run.tags.clone()));
+        tags.extend(self.node(id).open_items().tagged_run.iter().flat_map(|run| run.tags.clone()));
         let run = Some(TaggedRun { number, tags });
-        self.stored(id).node.change_exceptions(|it| it.tagged_run.clone_from(&run));
-        self.node(id).change_exceptions(|it| it.tagged_run = run);
+        self.stored(id).node.change_open_items(|it| it.tagged_run.clone_from(&run));
+        self.node(id).change_open_items(|it| it.tagged_run = run);
     }
 
     pub(crate) fn unconfirmed_runs(&self) -> usize {
@@ -193,13 +193,12 @@ impl ControlPlane {
         step: &mut Step,
     ) -> Result<Option<Cursor>, &'static str> {
         if let Some(number) = step.run_confirmed {
-            let waits = |it: &mut plane::Exceptions| it.run_request.take_if(|waits| *waits <= number);
-            self.stored(id).node.change_exceptions(waits);
+            let waits = |it: &mut plane::OpenItems| it.run_request.take_if(|waits| *waits <= number);
+            self.stored(id).node.change_open_items(waits);
         }
         if let Some(run) = step.tagged_run_confirmed.take() {
-            let waits =
-                |it: &mut plane::Exceptions| it.tagged_run.take_if(|waits| waits.number <= run.number);
-            self.stored(id).node.change_exceptions(waits);
+            let waits = |it: &mut plane::OpenItems| it.tagged_run.take_if(|waits| waits.number <= run.number);
+            self.stored(id).node.change_open_items(waits);
             let requested = self.tags_requested.get(id).copied().unwrap_or_default();
             self.tags_confirmed.push((id.clone(), run, requested));
         }

@@ -170,6 +170,104 @@ fn what_came_into_being_again_is_not_deleted_by_an_older_delete() {
     assert_eq!((closed(&pair), here(&pair, "a")), (None, Some(Digest::of(b"again"))));
 }
 
+/// What the node knows by its cursor, it knows over the next link too, when nothing of the object is left to compare with.
+#[test]
+fn what_was_deleted_on_an_earlier_link_does_not_come_back() {
+    let mut pair = proven();
+    pair.connect();
+    pair.put(PRINCIPAL, &key(APP, "a"), "u1", "old");
+    pair.run();
+    let old = event(&pair, "a");
+    pair.remove(PRINCIPAL, &key(APP, "a"));
+    pair.run();
+    pair.reconnect();
+    replay(&mut pair, old);
+    assert_eq!((closed(&pair), here(&pair, "a")), (None, None));
+}
+
+/// A change that somebody in between kept back, and says once the object is gone: beyond the cursor, which stands still
+/// until the pass is whole, and not beyond the delete.
+#[test]
+fn what_was_kept_back_does_not_come_after_its_delete() {
+    let mut pair = proven();
+    pair.connect();
+    pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(_));
+    pair.put(PRINCIPAL, &key(APP, "a"), "u1", "old");
+    pair.run();
+    let old = event(&pair, "a");
+    pair.disconnect();
+    pair.remove(PRINCIPAL, &key(APP, "a"));
+    pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Checkpoint(_));
+    pair.connect();
+    assert!(matches!(event(&pair, "a").op, Op::Delete { .. }));
+    replay(&mut pair, old);
+    assert_eq!((closed(&pair), here(&pair, "a")), (None, None));
+}
+
+/// The same where the link was cut among the deletes of a pass, and the next one goes on there.
+#[test]
+fn what_was_kept_back_does_not_come_where_the_deletes_go_on() {
+    let mut pair = proven();
+    for name in ["a", "c"] {
+        pair.put(PRINCIPAL, &key(APP, name), &format!("u{name}"), name);
+    }
+    pair.connect();
+    pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(_));
+    pair.put(PRINCIPAL, &key(APP, "a"), "ua", "kept back");
+    pair.run();
+    let mut old = event(&pair, "a");
+    pair.disconnect();
+    for name in ["a", "c"] {
+        pair.remove(PRINCIPAL, &key(APP, name));
+    }
+    // Of the deletes one comes.
+    pair.drops = |to, frame| {
+        let is_later = matches!(frame, Frame::Event(event) if &*event.key.name == "c");
+        to == AGENT && (is_later || matches!(frame, Frame::Checkpoint(_)))
+    };
+    pair.connect();
+    assert_eq!((here(&pair, "a"), here(&pair, "c").is_some()), (None, true));
+    let cursor = pair.sides[AGENT].replica.cursor().unwrap();
+    assert!(cursor.revision < old.rev && cursor.position().pass.is_some(), "{cursor:?}");
+    pair.disconnect();
+    pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(_) | Frame::Checkpoint(_));
+    pair.connect();
+    old.seq = 1;
+    pair.give(AGENT, Input::Frame(Frame::Event(Box::new(old))));
+    pair.run();
+    assert_eq!(here(&pair, "a"), None);
+}
+
+/// A control plane was restored, and its set is of another incarnation: what was proven in the one before counts no more,
+/// whoever says again that the feed is of that one.
+#[test]
+fn changes_of_an_incarnation_of_before_are_not_taken() {
+    let mut pair = proven();
+    pair.connect();
+    pair.put(PRINCIPAL, &key(APP, "b"), "ub", "old");
+    pair.run();
+    let mut old = event(&pair, "b");
+    pair.disconnect();
+    let before = std::mem::replace(&mut pair.sides[PRINCIPAL].feed, Feed::new("other".parse().unwrap()));
+    pair.put(PRINCIPAL, &key(APP, "a"), "ua", "a");
+    pair.connect();
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(here(&pair, "b"), None);
+    pair.disconnect();
+    pair.sides[PRINCIPAL].feed = before;
+    pair.drops = |to, frame| match to == AGENT {
+        true => matches!(frame, Frame::Event(_)),
+        // The control plane does not hear what it never sent acknowledged.
+        false => matches!(frame, Frame::ResyncRequest(_) | Frame::Ack(_)),
+    };
+    pair.connect();
+    old.seq = 1;
+    pair.give(AGENT, Input::Frame(Frame::Event(Box::new(old))));
+    pair.run();
+    assert_eq!((closed(&pair), here(&pair, "b")), (None, None));
+    assert!(here(&pair, "a").is_some());
+}
+
 /// Both have objects, and the source says anew what it is: of another incarnation, with other objects.
 fn with_another_source(proofs: sync::link::FeedProofs) -> Pair {
     let mut pair = proven();

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
-use model::{Hostname, Timestamp};
+use model::{CertificateValidity, Hostname, Timestamp};
 use net::ServerUrl;
 use net::accept::{AcceptLimits, serve};
 use net::issue::{Ca, CertificateRequest, node_request};
 use net::tls::{self, ClientAuth, ClientKey};
-use rustls::ClientConfig;
+use rustls::{ClientConfig, ServerConfig};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use trust::SigningKey;
@@ -23,6 +23,8 @@ pub struct TlsServer {
     pub address: SocketAddr,
     pub ca: Ca,
     pub stop: watch::Sender<bool>,
+    names: Vec<String>,
+    tls: watch::Sender<Arc<ServerConfig>>,
 }
 
 /// What time it is.
@@ -66,11 +68,8 @@ impl TlsServer {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
     {
-        let at = now();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let own = ca.issue_server(&names, [7; 16], net::issue::own_validity(at)).unwrap();
-        let (ca_pem, auth) = (ca.cert_pem().to_owned(), ClientAuth::Optional);
-        let mut config = tls::server(&own.cert_pem, &own.key_pem, &ca_pem, &ca_pem, auth).unwrap();
+        let mut config = config(&ca, &names, net::issue::own_validity(now()));
         if http1 {
             config = tls::with_http1(&config);
         }
@@ -79,8 +78,14 @@ impl TlsServer {
         let url = format!("https://{address}").parse().unwrap();
         let stop = watch::Sender::new(false);
         let (tls, shutdown) = (watch::Sender::new(config), stop.subscribe());
-        tokio::spawn(async move { serve(listener, tls.subscribe(), limits, shutdown, handle).await });
-        TlsServer { url, address, ca, stop }
+        let served = tls.subscribe();
+        tokio::spawn(async move { serve(listener, served, limits, shutdown, handle).await });
+        TlsServer { url, address, ca, stop, names, tls }
+    }
+
+    /// New connections get a certificate with this validity, over HTTP/2 alone.
+    pub fn certify(&self, validity: CertificateValidity) {
+        self.tls.send_replace(config(&self.ca, &self.names, validity));
     }
 
     /// The TLS configuration of a node.
@@ -94,6 +99,11 @@ impl TlsServer {
             .unwrap();
         tls::client(self.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap()
     }
+}
+
+fn config(ca: &Ca, names: &[String], validity: CertificateValidity) -> Arc<ServerConfig> {
+    let own = ca.issue_server(names, [7; 16], validity).unwrap();
+    tls::server(&own.cert_pem, &own.key_pem, ca.cert_pem(), ca.cert_pem(), ClientAuth::Optional).unwrap()
 }
 
 impl Drop for TlsServer {

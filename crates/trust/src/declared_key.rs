@@ -112,7 +112,12 @@ mod tests {
         let other_curve = line(SSH_ECDSA, &[b"nistp384", &[4; 65]]);
         let rsa = line("ssh-rsa", &[&[1; 3], &[2; 256]]);
         let weak = line(SSH_ED25519, &[&[0; 32]]);
-        for text in ["", "ssh-ed25519", "ssh-ed25519 !", "SHA256:short", &longer, &other_curve, &rsa, &weak] {
+        // Of a curve that a point of ours cannot be of, and a digest of another length.
+        let p256 = SigningKey::from_secret(KeyAlgorithm::EcdsaP256, &[9; 32]).unwrap().public();
+        let misnamed = line(SSH_ECDSA, &[b"nistp384", &p256.raw()]);
+        let short = format!("{FINGERPRINT}{}", BASE64.encode(&[1; DIGEST_LEN - 2]));
+        let odd = ["", "ssh-ed25519", "ssh-ed25519 !", "SHA256:short", &short];
+        for text in odd.into_iter().chain([&*longer, &other_curve, &misnamed, &rsa, &weak]) {
             assert_eq!(fingerprint(text), Err(DeclaredKeyError::Form), "{text}");
         }
         let of_ssh = ed.fingerprint().trim_end_matches('=').to_owned();

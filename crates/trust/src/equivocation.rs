@@ -3,6 +3,8 @@
 //! A control plane that tells each node its own story is caught once two of them compare what they were given:
 //! the release key signed both, and each node signed what it was given.
 
+use std::cmp::Ordering;
+
 use model::exchange::Signed;
 use model::log::Cursor;
 use model::{Channel, Digest, NodeId, Timestamp};
@@ -209,7 +211,12 @@ fn headers(a: &Verified, b: &Verified) -> Option<Contradiction> {
 
 fn own_log(a: &Verified, b: &Verified) -> Option<Contradiction> {
     let (a, b) = (a.seen.as_ref()?, b.seen.as_ref()?);
-    let (earlier, later) = if a.at <= b.at { (a, b) } else { (b, a) };
+    let (earlier, later) = match a.at.cmp(&b.at) {
+        Ordering::Less => (a, b),
+        Ordering::Greater => (b, a),
+        // It may have grown in between, whichever was signed first.
+        Ordering::Equal => return None,
+    };
     let one_log = earlier.node == later.node && earlier.log_head.incarnation == later.log_head.incarnation;
     (one_log && later.log_head.seq < earlier.log_head.seq).then(|| Contradiction::LogWentBack {
         node: earlier.node.clone(),

@@ -137,8 +137,25 @@ fn terms_beyond_their_bounds_are_not_minted() {
     assert_eq!(mint(&long), TokenError::TooLong);
 }
 
+/// What a token leaves out means what it meant before the word was there.
+#[test]
+fn only_what_differs_is_written() {
+    let admission = |admission| {
+        let claims = GroupClaims { admission, ..claims() };
+        serde_json::to_value(&claims).unwrap().get("admission").cloned()
+    };
+    assert_eq!(admission(GroupAdmission::ByOperator), None);
+    assert_eq!(admission(GroupAdmission::ByToken), Some("by-token".into()));
+    let read: GroupClaims = serde_json::from_value(serde_json::to_value(claims()).unwrap()).unwrap();
+    assert_eq!(read, claims());
+    for other in ["", "muster1.e30.AAAA", "group", "muster-group"] {
+        assert!(!is_group_token(other), "{other}");
+    }
+}
+
 #[test]
 fn labels_are_read_as_they_are_typed() {
+    assert_eq!(label("a.b_c-d/9=x"), Ok(("a.b_c-d/9".to_owned(), "x".to_owned())));
     assert_eq!(label("pool=web"), Ok(("pool".to_owned(), "web".to_owned())));
     assert_eq!(label("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
     for wrong in ["pool", "=web", "a b=c", "a=b\u{7}"] {

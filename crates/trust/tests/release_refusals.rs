@@ -11,9 +11,10 @@ use common::{
 use model::exchange::Offer;
 use model::time::SLACK;
 use model::{Digest, Timestamp};
-use trust::adopt::{Judge, judge};
+use trust::adopt::{Judge, judge, takes};
 use trust::clock::{self, TrustTime};
 use trust::feature::Feature;
+use trust::release::Fallback;
 use trust::signed::{digest, sign};
 use trust::{Adopted, Floor, Header, Refusal};
 
@@ -122,6 +123,61 @@ fn a_named_fallback_may_be_older_and_stale() {
     let future = Header { created: CREATED.plus(FRESH), ..old };
     let floor = floor_of(&Header { fallbacks: vec![fallback(&future)], ..header(5) });
     assert_eq!(code(to_web(&future, &floor, CREATED)), "release-future");
+}
+
+/// The header that names a fallback vouches for it past all freshness, by number and content; nothing may be asked by it.
+#[test]
+fn a_fallback_is_named_by_number_and_content_and_never_too_late() {
+    let old = Header { created: CREATED.minus(FRESH * 400), ..header(2) };
+    let floor = floor_of(&Header { fallbacks: vec![fallback(&old)], ..header(5) });
+    let late = CREATED.plus(FRESH * 3);
+    let back = to_web(&old, &floor, late).unwrap();
+    assert!(back.freshness.is_over(late));
+    let other_number = Fallback { seq: 3, ..fallback(&old) };
+    let floor = floor_of(&Header { fallbacks: vec![other_number], ..header(5) });
+    assert_eq!(code(to_web(&old, &floor, CREATED)), "release-older");
+    // A floor that an earlier agent kept learns the freshness from the release that it is of.
+    let kept = Floor { freshness_secs: None, ..floor_of(&header(5)) };
+    let again = to_web(&header(5), &kept, CREATED).unwrap();
+    assert_eq!(again.floor.freshness_secs, Some(FRESH.as_secs()));
+}
+
+/// IDN-11: only these may be for a clock that is wrong.
+#[test]
+fn refusals_for_the_time_are_told_apart() {
+    let (plain, late) = (offer(&header(5), "web-1"), CREATED.plus(FRESH * 3));
+    let beaconed = |of: &Header, at| Offer {
+        beacon: Some(sign(&beacon(of, at), &[&release_key()]).unwrap()),
+        ..plain.clone()
+    };
+    let mut unsigned = plain.clone();
+    unsigned.header.signatures.clear();
+    for (offer, now, want) in [
+        (&plain, late, ("release-stale", true)),
+        (&plain, CREATED.minus(FRESH), ("release-future", true)),
+        (&beaconed(&header(5), late.plus(FRESH)), late, ("beacon-future", true)),
+        (&beaconed(&header(6), CREATED), CREATED, ("beacon-other-release", false)),
+        (&unsigned, CREATED, ("release-unsigned", false)),
+    ] {
+        let refusal = judged(offer, "web-1", &Floor::default(), at(now)).unwrap_err();
+        assert_eq!((refusal.code(), refusal.is_of_time()), want);
+    }
+}
+
+#[test]
+fn what_a_pattern_takes() {
+    for (pattern, except, hostname, want) in [
+        ("edge-*", "", "edge-1", true),
+        ("edge-*", "", "web-1", false),
+        ("edge-*", "edge-9", "edge-9", false),
+        ("edge-*", "edge-9", "edge-8", true),
+        // One that this version cannot read takes every name, and excepts none.
+        ("edge 1", "", "web-1", true),
+        ("edge-*", "edge 1", "edge-1", true),
+    ] {
+        let except: Vec<String> = except.split_terminator(',').map(str::to_owned).collect();
+        assert_eq!(takes(pattern, &except, hostname), want, "{pattern} but {except:?}: {hostname}");
+    }
 }
 
 #[test]

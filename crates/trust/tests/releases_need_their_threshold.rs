@@ -67,6 +67,30 @@ fn a_header_needs_so_many_of_the_list() {
     }
 }
 
+/// A key may stand in several lists, and be the release key too: one signature of it is one.
+#[test]
+fn a_key_of_several_lists_counts_once() {
+    let [a, b, c] = signers();
+    let main = ChannelThreshold { signatures: 2, signers: vec![release_key().public(), a.public()] };
+    let thresholds = [("main".parse().unwrap(), main.clone()), ("lab".parse().unwrap(), asks(2))].into();
+    let trust = TrustDocument { thresholds, ..trust() };
+    let by = |keys: &[&SigningKey]| trust.header(&sign(&header(5), keys).unwrap()).err();
+    assert_eq!(by(&[&release_key()]), too_few(1), "the release key, which is a signer as well");
+    assert_eq!(by(&[&a]), too_few(1), "a signer of both channels");
+    assert_eq!(by(&[&a, &b, &c]), too_few(1), "with those of the other channel");
+    assert_eq!(by(&[&a, &release_key()]), None);
+    // Who may sign, and who did.
+    let signers = |channel: &str| {
+        let of = trust.header_signers(&channel.parse().unwrap());
+        (of.needed(), of.keys().into_iter().copied().collect::<Vec<_>>())
+    };
+    assert_eq!(signers("main"), (2, main.signers));
+    assert_eq!(signers("lab"), (2, asks(2).signers));
+    assert_eq!(signers("elsewhere"), (1, vec![release_key().public()]));
+    let made = sign(&header(5), &[&a, &b]).unwrap();
+    assert_eq!(trust.header_signatures(&made, &"main".parse().unwrap()), [&a.public()]);
+}
+
 /// The node's own judgement, with a code of its own.
 #[test]
 fn a_node_refuses_what_has_too_few() {
@@ -106,6 +130,10 @@ fn what_was_signed_before_the_limit_does_not_count() {
     let mut trust = by_threshold();
     trust.release.reject_before = Some(limit);
     assert_eq!(trust.header(&sign(&header(5), &[&a, &b]).unwrap()), Err(VerifyError::RejectedBefore(limit)));
+    for limit in [CREATED, CREATED.minus(std::time::Duration::from_secs(1))] {
+        trust.release.reject_before = Some(limit);
+        assert_eq!(trust.header(&sign(&header(5), &[&a, &b]).unwrap()), Ok(header(5)), "from then on");
+    }
 }
 
 fn next(threshold: Option<ChannelThreshold>) -> Result<TrustDocument, NextVersionError> {
@@ -209,8 +237,10 @@ fn mistakes_are_named() {
     let of_root = fault(1, vec![key(2).public()]);
     assert!(matches!(of_root, Some(ThresholdFault::OtherUse { of: "root", .. })), "{of_root:?}");
     assert_eq!(fault(1, vec![release_key().public()]), None, "the release key may be a signer");
-    let channels = (0..33).map(|n| (format!("c{n}").parse().unwrap(), asks(1))).collect();
-    assert_eq!(faults(channels), Some(ThresholdFault::Channels));
+    for (count, want) in [(32, None), (33, Some(ThresholdFault::Channels))] {
+        let channels = (0..count).map(|n| (format!("c{n}").parse().unwrap(), asks(1))).collect();
+        assert_eq!(faults(channels), want);
+    }
 
     assert_eq!(next(None), Err(NextVersionError::SameThreshold("main".parse().unwrap())));
     assert!(matches!(next(Some(asks(4))), Err(NextVersionError::Threshold(_))));

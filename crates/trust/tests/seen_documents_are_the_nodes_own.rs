@@ -46,6 +46,17 @@ fn only_the_node_s_key_counts() {
     }
 }
 
+/// A node signs what it has seen once, and not in each check-in.
+#[test]
+fn the_same_at_another_time_says_the_same() {
+    let said = seen(&SigningKey::from_seed(&[1; 32]));
+    assert!(
+        said.says_the_same(&Seen { at: CREATED.plus(std::time::Duration::from_secs(9)), ..said.clone() })
+    );
+    assert!(!said.says_the_same(&Seen { seq: 6, ..said.clone() }));
+    assert!(!said.says_the_same(&Seen { acked: Some(7), ..said.clone() }));
+}
+
 /// Other implementations can follow it: the payload, to the letter.
 #[test]
 fn the_document_to_the_letter() {

@@ -9,7 +9,10 @@ use common::{CREATED, beacon, header, key, release_key, signed};
 use model::Timestamp;
 use model::exchange::{Signature, Signed};
 use serde::{Deserialize, Serialize};
-use trust::signed::{Document, MAX_DOCUMENT, VerifyError, message, sign, verify};
+use trust::signed::{
+    Document, MAX_DOCUMENT, MAX_SIGNATURES, UnsignedDocument, VerifyError, message, sign, signature, signers,
+    verify,
+};
 use trust::{Beacon, Header, KeyAlgorithm, PublicKey, Slots};
 
 fn slots() -> Slots {
@@ -103,6 +106,33 @@ fn a_good_signature_over_bad_bytes() {
     }
     let verdict = verify::<Header>(&signed_bytes("release-header", &long), &slots());
     assert_eq!(verdict, Err(VerifyError::TooLarge));
+}
+
+/// Each bound as it stands.
+#[test]
+fn bounds_are_kept_to_the_last() {
+    let longest = format!("\"{}\"", "a".repeat(MAX_DOCUMENT - 2));
+    let verdict = verify::<Header>(&signed_bytes("release-header", &longest), &slots());
+    assert!(matches!(verdict, Err(VerifyError::Malformed(_))), "{verdict:?}");
+    let mut many = signed(&header(5));
+    many.signatures = vec![many.signatures[0].clone(); MAX_SIGNATURES];
+    assert_eq!(verify::<Header>(&many, &slots()), Ok(header(5)));
+    many.signatures.push(many.signatures[0].clone());
+    assert_eq!(verify::<Header>(&many, &slots()), Err(VerifyError::TooLarge));
+}
+
+/// A signature that was made elsewhere is taken only if the key made it.
+#[test]
+fn signatures_are_put_together_by_who_made_them() {
+    let (key, unsigned) = (release_key(), UnsignedDocument::of(&header(5)).unwrap());
+    let sig = key.sign(unsigned.message());
+    assert_eq!(signature(&common::key(9).public(), unsigned.message(), &sig), None);
+    let made = signature(&key.public(), unsigned.message(), &sig).unwrap();
+    let document = unsigned.signed(vec![made]);
+    assert_eq!(document, signed(&header(5)));
+    assert_eq!(signers::<Header>(&document, &slots()), [&key.public()]);
+    assert_eq!(signers::<Beacon>(&document, &slots()), Vec::<&PublicKey>::new());
+    assert_eq!(signers::<Header>(&document, &Slots::of(common::key(9).public())), Vec::<&PublicKey>::new());
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use model::Timestamp;
 use trust::chain::{self, ChainHead, SlotChange, SlotName};
 use trust::lists::{
-    HeldList, ListRefusal, ListSuccession, MAX_LISTED, MAX_NONCE, MAX_WHY, Revocation, RevocationSet,
-    SignedList, TokenAllowlist, follows, open, open_kept,
+    HeldList, ListName, ListRefusal, ListSuccession, MAX_LISTED, MAX_NONCE, MAX_WHY, Revocation,
+    RevocationSet, SignedList, TokenAllowlist, follows, open, open_kept,
 };
 use trust::signed::VerifyError;
 use trust::{SigningKey, Slots, TrustDocument, signed};
@@ -108,6 +108,21 @@ fn its_number_only_rises() {
     );
 }
 
+/// Both lists go by the number and the date that they bear.
+#[test]
+fn revocations_rise_as_allowlists_do() {
+    let set = RevocationSet { seq: 5, ..set(NOW) };
+    let [digest, other] = [b"this", b"that"].map(|text| model::Digest::of(text));
+    let next = |seq, now| follows(&set, &digest, Some(HeldList { seq, digest: other }), now);
+    assert_eq!(next(4, NOW), Ok(ListSuccession::Follows));
+    assert_eq!(next(5, NOW), Err(ListRefusal::Older { seq: 5, held: 5 }));
+    let early = NOW.minus(Duration::from_secs(61));
+    assert_eq!(next(4, early), Err(ListRefusal::Future { at: NOW, now: early }));
+    let names = ListName::ALL.map(|name| (name.as_str(), ListName::named(name.as_str())));
+    let want = [("allowlist", Some(ListName::Allowlist)), ("revocations", Some(ListName::Revocations))];
+    assert_eq!((names, ListName::named("lists")), (want, None));
+}
+
 #[test]
 fn a_retired_key_is_believed_for_what_is_held_and_a_rejected_one_is_not() {
     let first = first();
@@ -125,6 +140,11 @@ fn a_retired_key_is_believed_for_what_is_held_and_a_rejected_one_is_not() {
     let limit = NOW.plus(Duration::from_secs(1));
     let rejected = ListRefusal::Signature(VerifyError::RejectedBefore(limit));
     assert_eq!(kept(&replaced(Some(limit))), Err(rejected));
+    assert!(kept(&replaced(Some(NOW))).is_ok(), "what was signed from then on counts");
+    // The other list goes by its own date.
+    let revocations = signed::sign(&set(NOW), &[&key(1)]).unwrap();
+    assert!(open_kept::<RevocationSet>(&revocations, [&replaced(Some(NOW)), &first]).is_ok());
+    assert!(open_kept::<RevocationSet>(&revocations, [&replaced(Some(limit)), &first]).is_err());
     // What was kept is of this fleet and within its bounds all the same.
     let elsewhere = TokenAllowlist { fleet: "acme-2".parse().unwrap(), ..allowlist(1) };
     let elsewhere = signed::sign(&elsewhere, &[&key(1)]).unwrap();

@@ -10,7 +10,8 @@ use model::time::SLACK;
 use model::{Digest, Timestamp};
 use proptest::prelude::*;
 use trust::token::{
-    Claims, KeySource, MAX_LIFE, MAX_TOKEN, MAX_UNBOUND_LIFE, TokenError, mint, peek, verify,
+    Claims, KeySource, MAX_LIFE, MAX_TOKEN, MAX_UNBOUND_LIFE, TlsTermination, TokenError, mint, peek, verify,
+    verify_for_report,
 };
 use trust::{PublicKey, SigningKey, Slots};
 
@@ -135,6 +136,53 @@ fn what_is_no_token() {
     for text in ["hello", "eyJhbGciOi.a.b", "Muster1.a.b", "muster2.a.b", &long] {
         assert_eq!(verified(text, ISSUED), Err(TokenError::NotAToken), "{text:.20}");
     }
+    // As long as one may be it is looked at.
+    let (longest, longer) = (MAX_TOKEN - "muster1.".len(), MAX_TOKEN + 1 - "muster1.".len());
+    assert_eq!(peek(&format!("muster1.{}", "a".repeat(longest))), Err(TokenError::Truncated));
+    assert_eq!(peek(&format!("muster1.{}", "a".repeat(longer))), Err(TokenError::NotAToken));
+}
+
+/// IDN-4: behind a proxy a token names its key, as the proxy could put one of its own in.
+#[test]
+fn one_that_leads_through_a_proxy_names_its_key() {
+    let proxied = Claims { tls_termination: TlsTermination::Proxy, ..claims() };
+    let token = mint(&proxied, &root()).unwrap();
+    assert_eq!(verified(&token, ISSUED), Ok(proxied.clone()));
+    let unbound = Claims { expected_pubkey_fingerprint: None, ..proxied };
+    assert_eq!(mint(&unbound, &root()), Err(TokenError::Unbound));
+    assert_eq!(verified(&resigned(&unbound), ISSUED), Err(TokenError::Unbound));
+}
+
+/// What a token leaves out means what it meant before the word was there.
+#[test]
+fn only_what_differs_is_written() {
+    let written = |claims: &Claims| {
+        let json = serde_json::to_value(claims).unwrap();
+        (json.get("tlsTermination").cloned(), json.get("key").cloned())
+    };
+    let plain = Claims { key: KeySource::Own, ..claims() };
+    assert_eq!(written(&plain), (None, None));
+    let other = Claims { tls_termination: TlsTermination::Proxy, ..claims() };
+    assert_eq!(written(&other), (Some("proxy".into()), Some("ssh-host".into())));
+}
+
+/// ENR-4: what joins fail for, its time, keeps nobody from telling that; all else holds.
+#[test]
+fn a_failed_join_is_told_under_a_token_that_ended() {
+    let roots = Slots::of(root().public());
+    let told = |hostname: &str, key: &PublicKey, after: Timestamp| {
+        verify_for_report(&token(), &roots, hostname, key, after)
+    };
+    let end = claims().expires_at;
+    for after in [ISSUED.minus(HOUR * 9), end] {
+        assert_eq!(told("web-1", &node(), after), Ok(claims()));
+    }
+    let later = end.plus(Duration::from_millis(1));
+    assert_eq!(told("web-1", &node(), later), Err(TokenError::Expired { at: end, now: later }));
+    assert_eq!(told("web-1", &key(8).public(), end), Err(TokenError::OtherKey));
+    assert!(matches!(told("web-2", &node(), end), Err(TokenError::OtherHost { .. })));
+    let others = Slots::of(key(9).public());
+    assert_eq!(verify_for_report(&token(), &others, "web-1", &node(), end), Err(TokenError::Forged));
 }
 
 #[test]

@@ -27,15 +27,15 @@ fn log(seq: u64) -> Cursor {
 
 /// What a node exports that was given this header.
 fn told(node: &SigningKey, header: &Header, facts: u64, secs: u64) -> SeenRecord {
+    told_with(node, header, log(facts), secs)
+}
+
+/// The same, whose log ends there.
+fn told_with(node: &SigningKey, header: &Header, log_head: Cursor, secs: u64) -> SeenRecord {
+    let (acked, seq) = (Some(log_head.seq), header.seq);
     let header = sign(header, &[&release_key()]).unwrap();
-    let seen = Seen {
-        node: node.public().node_id(),
-        header: digest(&header),
-        seq: 7,
-        log_head: log(facts),
-        at: at(secs),
-        acked: Some(facts),
-    };
+    let seen =
+        Seen { node: node.public().node_id(), header: digest(&header), seq, log_head, at: at(secs), acked };
     SeenRecord { format: SEEN_FORMAT, key: node.public(), seen: seen.sign(node).unwrap(), header }
 }
 
@@ -49,8 +49,12 @@ fn seen(record: &SeenRecord) -> Verified {
 
 /// What a control plane gives to an operator, with its history of a node.
 fn given(node: &SigningKey, newest: u64, secs: u64) -> Verified {
+    given_with(Some(NodeHistory { node: node.public().node_id(), newest: log(newest) }), secs)
+}
+
+/// The same, with this history.
+fn given_with(history: Option<NodeHistory>, secs: u64) -> Verified {
     let offer = offer(&header(7), "web-1");
-    let history = NodeHistory { node: node.public().node_id(), newest: log(newest) };
     let provenance = Provenance {
         format: FORMAT,
         made: at(secs),
@@ -61,7 +65,7 @@ fn given(node: &SigningKey, newest: u64, secs: u64) -> Verified {
         chunks: vec![],
         objects: vec![],
         traits: None,
-        history: Some(history),
+        history,
     };
     verified(Testimony::Provenance(Box::new(provenance))).unwrap()
 }
@@ -75,6 +79,7 @@ fn two_headers_of_one_number_are_a_contradiction() {
     assert!(matches!(&found, Contradiction::TwoHeaders { seq: 7, .. }), "{found}");
     // Told the same, and told an older release: both may be honest.
     assert_eq!(contradiction(&a, &seen(&told(&db, &header(7), 9, 5))), None);
+    assert_eq!(contradiction(&a, &seen(&told(&db, &header(6), 3, 0))), None);
     // Each channel has its own header; all have one selection.
     let lab = |selection| Header { channel: "lab".parse().unwrap(), selection, ..header(7) };
     assert_eq!(contradiction(&a, &seen(&told(&db, &lab(header(7).selection), 3, 0))), None);
@@ -102,6 +107,45 @@ fn facts_that_were_acknowledged_and_are_gone_are_a_contradiction() {
     // A node's own log that ends earlier later: two hosts with one key, or one set back.
     let found = contradiction(&seen(&record), &seen(&told(&web, &header(7), 5, 60))).unwrap();
     assert!(matches!(found, Contradiction::LogWentBack { .. }), "{found}");
+    assert_eq!(contradiction(&seen(&told(&web, &header(7), 5, 60)), &seen(&record)), Some(found));
+    // It grew; it is another node's; both were signed at one time, in whichever order.
+    for other in [
+        told(&web, &header(7), 9, 60),
+        told(&web, &header(7), 12, 60),
+        told(&key(22), &header(7), 5, 60),
+        told(&web, &header(7), 5, 0),
+    ] {
+        assert_eq!(contradiction(&seen(&record), &seen(&other)), None, "{other:?}");
+        assert_eq!(contradiction(&seen(&other), &seen(&record)), None, "{other:?}");
+    }
+}
+
+/// A log that begins anew has another incarnation: what was in the one before is compared with nothing.
+#[test]
+fn another_incarnation_of_a_log_is_another_log() {
+    let web = key(21);
+    let before = seen(&told(&web, &header(7), 9, 0));
+    let anew = Cursor { incarnation: "i2".parse().unwrap(), seq: 5 };
+    let by_node = seen(&told_with(&web, &header(7), anew.clone(), 60));
+    assert_eq!(contradiction(&before, &by_node), None);
+    let history = NodeHistory { node: web.public().node_id(), newest: anew };
+    assert_eq!(contradiction(&before, &given_with(Some(history), 60)), None);
+}
+
+#[test]
+fn each_side_says_what_it_claims() {
+    let web = key(21);
+    let node = web.public().node_id();
+    let by_node = seen(&told(&web, &header(7), 9, 0)).says();
+    assert!(by_node.starts_with(&format!("node {node} signed at ")), "{by_node}");
+    assert!(by_node.contains("release 7 of channel main") && by_node.ends_with("ends at 9"), "{by_node}");
+    let by_control_plane = given(&web, 5, 60).says();
+    assert!(
+        by_control_plane.ends_with(&format!("its history of node {node} ends at 5")),
+        "{by_control_plane}"
+    );
+    let alone = given_with(None, 60).says();
+    assert!(alone.starts_with("a control plane said: release 7 of channel main"), "{alone}");
 }
 
 #[test]
@@ -115,6 +159,10 @@ fn what_one_could_have_made_up_counts_for_nothing() {
     // A header that the node did not sign that it accepted.
     let other = sign(&Header { selection: Digest::of(b"x"), ..header(7) }, &[&release_key()]).unwrap();
     assert_eq!(refused(SeenRecord { header: other, ..honest.clone() }), TestimonyError::OtherHeader);
+    // Another number than the header's.
+    let renumbered =
+        Seen { seq: 8, ..Seen::verify(&honest.seen, &web.public()).unwrap() }.sign(&web).unwrap();
+    assert_eq!(refused(SeenRecord { seen: renumbered, ..honest.clone() }), TestimonyError::OtherHeader);
     // Another node's words.
     assert!(matches!(
         refused(SeenRecord { key: key(22).public(), ..honest.clone() }),

@@ -24,6 +24,7 @@ use trust::TrustDocument;
 use super::archive::{self, BackupManifest, ReadBackupError};
 use super::left_behind::LeftBehind;
 use crate::clock::{bytes, now};
+use crate::credentials::data_dir;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::screen::{Screen, plural};
@@ -36,7 +37,7 @@ objects applied and tasks begun then.
 
 Examples:
   muster restore --verify fleet.backup
-  muster restore fleet.backup --data /var/lib/muster-server
+  muster restore fleet.backup
   age -d -i KEY fleet.backup.age | muster restore - --data /srv/muster
   muster restore fleet.backup --data /srv/muster --replace    over the same fleet, which is moved aside";
 
@@ -46,8 +47,8 @@ Examples:
 pub struct RestoreArgs {
     /// The backup, or - for standard input
     file: PathBuf,
-    /// The directory of the control plane to be; empty, or not there
-    #[arg(long, value_name = "DIR", required_unless_present = "verify")]
+    /// The directory of the control plane to be; empty, or not there [default: ./muster-data, or that of the service]
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Restore nothing: say what the backup holds, and whether it is whole. Needs room for it below TMPDIR
     #[arg(long, conflicts_with_all = ["data", "replace"])]
@@ -166,9 +167,9 @@ struct RestoreView {
 /// # Errors
 /// When the backup is not whole or not to be used, or the directory is not free for it.
 pub fn run(args: &RestoreArgs, screen: Screen) -> Result<Exit, Failure> {
-    let view = match &args.data {
-        None => verify(&args.file)?,
-        Some(dir) => restore(&args.file, dir, args.replace)?,
+    let view = match args.verify {
+        true => verify(&args.file)?,
+        false => restore(&args.file, &args.data.clone().unwrap_or_else(data_dir), args.replace)?,
     };
     Ok(screen.result(&view, || text(&view))?)
 }

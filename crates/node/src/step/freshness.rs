@@ -152,7 +152,6 @@ impl Node {
 
     /// Something confirmed what is held: a full answer is due later.
     fn confirmed(&mut self) {
-        self.confirmation.asked = None;
         self.confirmation.spread = self.spread.up_to(self.max_age() / 8);
     }
 

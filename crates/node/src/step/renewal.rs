@@ -48,7 +48,7 @@ impl Node {
     }
 
     /// The clocks were compared just now. A clock that jumped ahead since the last answer would else renew a certificate
-    /// that is good, and so give up the one connection that it has: it verifies no new one (IDN-11).
+    /// that is good (IDN-11).
     fn time_is_compared(&self, now: Timestamp) -> bool {
         self.answered_at.is_some_and(|at| now.since(at) <= SLACK)
     }

@@ -3,9 +3,10 @@
 use model::status::Overall;
 use model::{CertificateState, Hostname, Timestamp};
 use plane::NodeState;
-use plane::renewal::CertificateRecovery;
 use trust::adopt::{OLDER_CODE, REQUIRES_CODE, SIGNATURE_CODE, TOO_FEW_CODE, TWO_HEADERS_CODE};
 use trust::chain::{MALFORMED_TRUST_CODE, OLDER_TRUST_CODE};
+
+use crate::status_basis::StatusBasis;
 
 /// What is the matter with a node's certificate, if anything is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,17 +20,13 @@ pub(crate) enum CertificateProblem {
 }
 
 impl CertificateProblem {
-    pub(crate) fn of(
-        node: &NodeState,
-        recovery: CertificateRecovery,
-        now: Timestamp,
-    ) -> Option<CertificateProblem> {
-        let certificate = node.certificate?;
+    pub(crate) fn of(node: &NodeState, basis: StatusBasis<'_>) -> Option<CertificateProblem> {
+        let (certificate, now) = (node.certificate?, basis.now);
         let ends = certificate.until;
-        let failure = node.exceptions().conditions.renewal_failure.as_deref();
+        let failure = node.open_items().conditions.renewal_failure.as_deref();
         let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
         match certificate.state(now) {
-            CertificateState::Ended if recovery.judge(certificate, now).is_ok() => {
+            CertificateState::Ended if basis.recovery.judge(certificate, now).is_ok() => {
                 let words = format!(
                     "its certificate ended at {ends}: its agent gets another one for its key once it runs{failed}"
                 );
@@ -52,14 +49,10 @@ impl CertificateProblem {
 }
 
 /// From when [`CertificateProblem`] of a node is another one though nothing was heard.
-pub(crate) fn certificate_until(
-    node: &NodeState,
-    recovery: CertificateRecovery,
-    now: Timestamp,
-) -> Option<Timestamp> {
+pub(crate) fn certificate_until(node: &NodeState, basis: StatusBasis<'_>) -> Option<Timestamp> {
     let certificate = node.certificate?;
-    let recovery_ends = recovery.ends_for(certificate).filter(|at| *at > now);
-    certificate.state_until(now).or(recovery_ends)
+    let recovery_ends = basis.recovery.ends_for(certificate).filter(|at| *at > basis.now);
+    certificate.state_until(basis.now).or(recovery_ends)
 }
 
 /// How a node gets a new certificate.
@@ -92,8 +85,8 @@ pub(crate) fn next_step(
     state: Overall,
     certificate: Option<&CertificateProblem>,
 ) -> String {
-    let refusal = node.exceptions().refusal.as_ref().map(|refusal| &*refusal.code);
-    let contends = !node.exceptions().contended.is_empty();
+    let refusal = node.open_items().refusal.as_ref().map(|refusal| &*refusal.code);
+    let contends = !node.open_items().contended.is_empty();
     let (name, agent): (&Hostname, _) = (&node.hostname, node.agent());
     match state {
         Overall::Changing if refusal == Some(REQUIRES_CODE) => {
@@ -103,8 +96,8 @@ pub(crate) fn next_step(
         Overall::Changing if matches!(refusal, Some(OLDER_CODE | TWO_HEADERS_CODE)) => {
             "`muster publish`; it makes a release above those that nodes hold".to_owned()
         }
-        Overall::Changing if node.exceptions().conditions.refused_trust.is_some() => {
-            let code = node.exceptions().conditions.refused_trust.as_deref().unwrap_or_default();
+        Overall::Changing if node.open_items().conditions.refused_trust.is_some() => {
+            let code = node.open_items().conditions.refused_trust.as_deref().unwrap_or_default();
             refused_trust(node, code).1
         }
         Overall::Changing if refusal == Some(TOO_FEW_CODE) => {
@@ -137,15 +130,24 @@ pub(crate) fn next_step(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::sync::LazyLock;
     use std::time::Duration;
 
     use model::CertificateValidity;
     use model::invocation::AgentInvocation;
+    use plane::Heads;
+    use plane::renewal::CertificateRecovery;
     use trust::SigningKey;
 
     use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    /// Nothing is published.
+    fn basis(recovery: CertificateRecovery, now: Timestamp) -> StatusBasis<'static> {
+        static NOTHING: LazyLock<Heads> = LazyLock::new(Heads::default);
+        StatusBasis { heads: &NOTHING, recovery, now }
+    }
 
     fn node(certificate: Option<CertificateValidity>) -> NodeState {
         let key = SigningKey::from_seed(&[1; 32]).public();
@@ -161,8 +163,8 @@ mod tests {
         let days = CertificateValidity::starting(Timestamp(0), 40 * DAY);
         let at = |day: u32, failure: Option<&str>| {
             let mut node = node(Some(days));
-            node.change_exceptions(|it| it.conditions.renewal_failure = failure.map(Into::into));
-            CertificateProblem::of(&node, CertificateRecovery::Off, Timestamp(0).plus(day * DAY))
+            node.change_open_items(|it| it.conditions.renewal_failure = failure.map(Into::into));
+            CertificateProblem::of(&node, basis(CertificateRecovery::Off, Timestamp(0).plus(day * DAY)))
         };
         let words = |problem: Option<CertificateProblem>| match problem {
             Some(CertificateProblem::NotRenewed(words)) => words,
@@ -174,8 +176,8 @@ mod tests {
         assert!(words(at(20, Some("busy"))).ends_with("its renewal fails: busy"));
         assert!(matches!(at(40, None), Some(CertificateProblem::Ended(_))));
         let off = CertificateRecovery::Off;
-        assert_eq!(CertificateProblem::of(&node(None), off, Timestamp(0).plus(99 * DAY)), None);
-        let until = |day: u32| certificate_until(&node(Some(days)), off, Timestamp(0).plus(day * DAY));
+        assert_eq!(CertificateProblem::of(&node(None), basis(off, Timestamp(0).plus(99 * DAY))), None);
+        let until = |day: u32| certificate_until(&node(Some(days)), basis(off, Timestamp(0).plus(day * DAY)));
         let day = |day: u32| Some(Timestamp(0).plus(day * DAY));
         assert_eq!([until(0), until(30), until(40)], [day(30), day(40), None]);
     }
@@ -185,7 +187,7 @@ mod tests {
     fn an_agent_that_cannot_read_the_trust_document_is_upgraded() {
         let next = |code: &str| {
             let mut node = node(None);
-            node.change_exceptions(|it| it.conditions.refused_trust = Some(code.into()));
+            node.change_open_items(|it| it.conditions.refused_trust = Some(code.into()));
             let (_, next) = refused_trust(&node, code);
             assert_eq!(next_step(&node, Overall::Changing, None), next);
             next
@@ -206,7 +208,7 @@ mod tests {
             let until = Timestamp(ends);
             let mut node = node(Some(CertificateValidity { from: Timestamp(0), until }));
             node.keep_invocation(invocation);
-            next_step(&node, state, CertificateProblem::of(&node, off, Timestamp(10)).as_ref())
+            next_step(&node, state, CertificateProblem::of(&node, basis(off, Timestamp(10))).as_ref())
         };
         let service = of("muster-agent", Some("muster-agent.service"));
         let rooted = of("muster-agent --state /s --root /r", None);
@@ -248,17 +250,17 @@ mod tests {
         ] {
             let service = service.map(str::to_owned);
             node.keep_invocation(Some(AgentInvocation { service, ..AgentInvocation::default() }));
-            let now = Timestamp(0).plus(day * DAY);
-            let problem = CertificateProblem::of(&node, recovery, now);
+            let problem = CertificateProblem::of(&node, basis(recovery, Timestamp(0).plus(day * DAY)));
             let next = next_step(&node, Overall::Offline, problem.as_ref());
             assert_eq!(next, want, "{recovery:?} on day {day}");
             let is_recoverable = matches!(problem, Some(CertificateProblem::Recoverable(_)));
             assert_eq!(is_recoverable, want != join);
         }
         // What is said then is another thing from then on.
-        let until = certificate_until(&node, within, Timestamp(0).plus(41 * DAY));
+        let until_on = |day: u32| certificate_until(&node, basis(within, Timestamp(0).plus(day * DAY)));
+        let until = until_on(41);
         let end = Timestamp(0).plus(70 * DAY);
         assert!(until.is_some_and(|at| at > end && at.since(end) < DAY), "{until:?}");
-        assert_eq!(certificate_until(&node, within, Timestamp(0).plus(71 * DAY)), None);
+        assert_eq!(until_on(71), None);
     }
 }

@@ -42,7 +42,7 @@ fn nodes_wait_until_each_is_read() {
 
 /// What every known node takes in the index by itself, in bytes, with the two counts of its `Arc`: a size class of
 /// the allocator, so one byte more costs the next one. What is so of few nodes belongs into
-/// [`plane::Exceptions`].
+/// [`plane::OpenItems`].
 const SLOT_BYTES: usize = 1024;
 
 /// SCL-1: a node that is not connected costs no more than what is known of it.

@@ -83,7 +83,7 @@ impl CallingNode {
 
     /// One host alone holds the node's key, as far as is known (IDN-10).
     pub(crate) fn is_alone(&self) -> Result<(), Problem> {
-        match self.slot.lock().node.exceptions().copied {
+        match self.slot.lock().node.open_items().copied {
             Some(since) => Err(Problem::new(
                 Code::DuplicateIdentity,
                 format!("since {since} two hosts hold this node's key"),

@@ -93,7 +93,7 @@ fn is_new_enough(
     let minimum = pointed.and_then(|(head, _)| head.minimum_agent);
     let too_old =
         version.or(entry.node.agent_version).filter(|version| minimum.is_some_and(|min| *version < min));
-    let before = entry.node.change_exceptions(|it| std::mem::replace(&mut it.agent_too_old, too_old));
+    let before = entry.node.change_open_items(|it| std::mem::replace(&mut it.agent_too_old, too_old));
     let Some((version, minimum)) = too_old.zip(minimum) else {
         if before.is_some() {
             plane.index.mark_entry(&caller.slot, &mut entry);
@@ -190,13 +190,13 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
             || entry.node.run != request.run
             || entry.node.runs.unmade.as_deref() != request.unmade_run.as_ref()
             || entry.node.runs.under_way.map(|run| run.since) != request.running_since
-            || entry.node.exceptions().refusal.is_some();
-        let untaken = entry.node.exceptions().untaken_traits.is_some();
+            || entry.node.open_items().refusal.is_some();
+        let untaken = entry.node.open_items().untaken_traits.is_some();
         let mut step = entry.node.check_in(request, &heads, now());
         step.answer.renew_certificate = wants_renewal(plane, &entry.node, authority.as_deref(), nodes);
         let says_more = says_more
             || step.conditions_changed
-            || untaken != entry.node.exceptions().untaken_traits.is_some();
+            || untaken != entry.node.open_items().untaken_traits.is_some();
         if says_more || entry.counts_otherwise(&heads, now()) {
             plane.index.mark_entry(&caller.slot, &mut entry);
         }
@@ -291,14 +291,14 @@ async fn persist(
         }
         if let Some(number) = run_confirmed {
             let undo = |_: &StoreError| {
-                caller.slot.lock().node.change_exceptions(|it| _ = it.run_request.get_or_insert(number));
+                caller.slot.lock().node.change_open_items(|it| _ = it.run_request.get_or_insert(number));
             };
             stored = stored.and(plane.store.confirm_run(&caller.id, number).await.inspect_err(undo));
         }
         if let Some(run) = tagged_run_confirmed {
             let confirmed = plane.store.confirm_tagged_run(&caller.id, run.number).await;
             let undo = |_: &StoreError| {
-                caller.slot.lock().node.change_exceptions(|it| _ = it.tagged_run.get_or_insert(run));
+                caller.slot.lock().node.change_open_items(|it| _ = it.tagged_run.get_or_insert(run));
             };
             stored = stored.and(confirmed.inspect_err(undo));
         }
@@ -336,7 +336,7 @@ pub(crate) async fn note_copied(
     let hostname = caller.slot.names().1;
     tracing::error!(node = %caller.id, %hostname, "two hosts hold this node's key: neither gets releases, actions or \
         objects until an operator decides");
-    let undo = |_: &StoreError| caller.slot.lock().node.change_exceptions(|it| it.copied = None);
+    let undo = |_: &StoreError| caller.slot.lock().node.change_open_items(|it| it.copied = None);
     plane.store.set_copied(&caller.id, Some(at)).await.inspect_err(undo)?;
     plane.index.mark(&caller.slot);
     plane

@@ -5,9 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use lang::selector::Selector;
-use model::Timestamp;
 use model::exchange::TraitReport;
-use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
 use store::audit::{AuditEntry, AuditFilter, AuditSubject};
 use store::{FactRecord, RunFilter, RunRecord};
@@ -22,6 +20,7 @@ use crate::api::{
 use crate::causes::{cause, causes_of, is_of_failures, since};
 use crate::refresh::refresh;
 use crate::state::{ControlPlane, now};
+use crate::status_basis::StatusBasis;
 use crate::totals::{CauseKey, FleetTotals, TopCause};
 use crate::work::select::{self, MeantPage};
 
@@ -44,7 +43,7 @@ pub(super) async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeVie
     let record = plane.store.node(&slot.id()).await.map_err(store_problem)?;
     let heads = plane.heads();
     let mut entry = slot.lock();
-    let view = view(&mut entry.node, &heads, plane.certificate_recovery(), now());
+    let view = view(&mut entry.node, plane.status_basis(&heads));
     let failure =
         entry.node.summary.failures.first().filter(|_| is_of_failures(view.state) && !call.is_scoped());
     let others = failure.and_then(|failure| {
@@ -66,11 +65,12 @@ pub(super) async fn entry(call: OperatorCall, asked: EntryName) -> Result<EntryV
     Ok(EntryView { fleet: plane.trust.fleet.clone(), seq: heads.seq(), channel })
 }
 
-fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now: Timestamp) -> NodeView {
+fn view(node: &mut NodeState, basis: StatusBasis<'_>) -> NodeView {
+    let StatusBasis { heads, now, .. } = basis;
     let status = node.status(heads, now);
     let pointed = node.pointed(heads);
-    let exceptions = node.exceptions().clone();
-    let conditions = exceptions.conditions;
+    let open_items = node.open_items().clone();
+    let conditions = open_items.conditions;
     NodeView {
         id: node.id.clone(),
         hostname: node.hostname.clone(),
@@ -93,19 +93,19 @@ fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now:
         successful_run: node.runs.successful.map(|run| run.at),
         running_since: node.runs.under_way.map(|run| run.since),
         counts: node.summary.counts,
-        cause: cause(node, status.overall(), heads, recovery),
+        cause: cause(node, status.overall(), basis),
         same_cause: None,
         since: since(node, status.overall(), heads),
         fingerprint: node.key.fingerprint(),
         key_confirmation: Some(node.key_confirmation),
-        copied_since: exceptions.copied,
+        copied_since: open_items.copied,
         capabilities: None,
         join_labels: Default::default(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
-        run_request: exceptions.run_request,
-        tagged_run: exceptions.tagged_run,
-        contended: exceptions.contended,
-        traits_too_large: exceptions.untaken_traits.is_some(),
+        run_request: open_items.run_request,
+        tagged_run: open_items.tagged_run,
+        contended: open_items.contended,
+        traits_too_large: open_items.untaken_traits.is_some(),
         unknown_tags: node.summary.unknown_tags.to_vec(),
         last_change: None,
         unadopted: conditions.unadopted,
@@ -124,15 +124,17 @@ pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<Nodes
             MeantPage { slots, next }
         }
     };
-    let (heads, recovery, now) = (plane.heads(), plane.certificate_recovery(), now());
-    let nodes = page.slots.iter().map(|slot| view(&mut slot.lock().node, &heads, recovery, now)).collect();
+    let heads = plane.heads();
+    let basis = plane.status_basis(&heads);
+    let nodes = page.slots.iter().map(|slot| view(&mut slot.lock().node, basis)).collect();
     Ok(NodesView { nodes, next: page.next })
 }
 
 pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
     let plane = &call.plane;
     refresh(plane).await;
-    let (heads, recovery) = (plane.heads(), plane.certificate_recovery());
+    let heads = plane.heads();
+    let basis = plane.status_basis(&heads);
     let look = |totals: &FleetTotals| (totals.states().clone(), totals.top_causes(MAX_CAUSES, NAMED));
     let (states, top) = match call.listed(None)? {
         None => plane.index.totals(look),
@@ -146,7 +148,7 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         channels: channels(plane, &heads).await?,
         nodes: states.values().sum(),
         states,
-        causes: top.into_iter().filter_map(|top| cause_view(plane, &heads, recovery, top)).collect(),
+        causes: top.into_iter().filter_map(|top| cause_view(plane, basis, top)).collect(),
         overtaken_by: heads.overtaken_by().map(|held| held.seq),
         not_ready: plane.not_ready(),
         store: plane.store.health(),
@@ -179,17 +181,12 @@ async fn totals_of(plane: &Arc<ControlPlane>, scope: &Selector) -> Result<FleetT
 }
 
 /// A line of the status, in the words of the first of its nodes that still has this cause.
-fn cause_view(
-    plane: &ControlPlane,
-    heads: &Heads,
-    recovery: CertificateRecovery,
-    top: TopCause,
-) -> Option<CauseView> {
+fn cause_view(plane: &ControlPlane, basis: StatusBasis<'_>, top: TopCause) -> Option<CauseView> {
     let words = |name: &model::Hostname| {
         let slot = plane.index.find(name.as_str())?;
         let mut entry = slot.lock();
-        let state = entry.node.status(heads, now()).overall();
-        let causes = causes_of(&mut entry.node, state, heads, recovery);
+        let state = entry.node.status(basis.heads, basis.now).overall();
+        let causes = causes_of(&mut entry.node, state, basis);
         causes.into_iter().find(|cause| cause.key == *top.key)
     };
     let found = top.nodes.iter().find_map(words).map(|found| (found.cause, found.code, found.next));

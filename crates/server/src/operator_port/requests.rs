@@ -23,7 +23,7 @@ pub(super) async fn request_run(call: OperatorCall, request: RunRequest) -> Resu
         let number = number_of_now();
         store.request_run(ids, number, now()).await.map_err(store_problem)?;
         for slot in &slots {
-            slot.lock().node.change_exceptions(|it| it.run_request = Some(number));
+            slot.lock().node.change_open_items(|it| it.run_request = Some(number));
             slot.wake.notify_waiters();
         }
         plane.run_requested.notify_one();
@@ -58,7 +58,7 @@ async fn store_tagged_run(
         let traits = plane.store.traits(&slot.id()).await.map_err(store_problem)?;
         let (hostname, standing) = {
             let entry = slot.lock();
-            (entry.node.hostname.clone(), entry.node.exceptions().tagged_run.clone())
+            (entry.node.hostname.clone(), entry.node.open_items().tagged_run.clone())
         };
         // One that has not called yet says so when it does, or never confirms.
         if !traits.is_none_or(|traits| traits.has_feature(TAGGED_RUNS)) {
@@ -84,7 +84,7 @@ async fn store_tagged_run(
     let nodes = able.len();
     for (slot, tags) in able {
         let node = &mut slot.lock().node;
-        node.change_exceptions(|it| it.tagged_run = Some(TaggedRun { number, tags }));
+        node.change_open_items(|it| it.tagged_run = Some(TaggedRun { number, tags }));
         node.summary.unknown_tags = Box::default();
         slot.wake.notify_waiters();
     }

@@ -1,6 +1,7 @@
 //! The real programs as processes: a control plane, agents, and an operator who types.
 
 pub mod cable;
+pub mod one_host;
 pub mod repo;
 mod running;
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 use crate::children::{program, without_proxies};
 use crate::wait::until_blocking as until;
 
+pub use one_host::OneHostFleet;
 pub use running::Running;
 
 /// Crates whose change makes the agent another program.

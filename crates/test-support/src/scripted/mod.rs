@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use model::Hostname;
+use model::{CertificateValidity, Hostname};
 use net::ServerUrl;
 use net::accept::AcceptLimits;
 use net::issue::{Ca, CertificateRequest};
@@ -62,6 +62,11 @@ impl ScriptedControl {
     /// The CA of the server and of its nodes.
     pub fn ca(&self) -> &Ca {
         &self.server.ca
+    }
+
+    /// New connections get a certificate with this validity.
+    pub fn certify(&self, validity: CertificateValidity) {
+        self.server.certify(validity);
     }
 
     /// The certificate of a node under this CA.

@@ -1,5 +1,6 @@
-//! [`Exceptions`]: what is so of few nodes at a time. A node of which none of it is so pays one pointer for it: the
-//! memory of a node that is not connected is bounded (SCL-1).
+//! [`OpenItems`]: problems of a node that are not over, and runs that were requested of it and are not confirmed. Few
+//! nodes have any at a time; the others pay one pointer for it: the memory of a node that is not connected is bounded
+//! (SCL-1).
 
 use std::sync::LazyLock;
 
@@ -8,9 +9,9 @@ use model::{Contention, Digest, NodeConditions, ReleaseVersion, Timestamp};
 
 use crate::node::ReportedRefusal;
 
-/// What is so of few nodes at a time; the default is that nothing of it is.
+/// What is the matter with a node, and what was requested of it; the default is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exceptions {
+pub struct OpenItems {
     /// What the node says is the matter.
     pub conditions: NodeConditions,
     /// The digest of traits that it sent and that are too large to be taken, while it has these: an agent of before
@@ -32,22 +33,22 @@ pub struct Exceptions {
     pub agent_too_old: Option<ReleaseVersion>,
 }
 
-static NONE: LazyLock<Exceptions> = LazyLock::new(Exceptions::default);
+static NONE: LazyLock<OpenItems> = LazyLock::new(OpenItems::default);
 
-/// [`Exceptions`] that take memory only while something of them is so.
+/// [`OpenItems`] that take memory only while there are some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeptExceptions(Option<Box<Exceptions>>);
+pub(crate) struct KeptOpenItems(Option<Box<OpenItems>>);
 
-impl KeptExceptions {
-    pub(crate) fn get(&self) -> &Exceptions {
+impl KeptOpenItems {
+    pub(crate) fn get(&self) -> &OpenItems {
         self.0.as_deref().unwrap_or(&NONE)
     }
 
-    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Exceptions) -> T) -> T {
+    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut OpenItems) -> T) -> T {
         let Some(kept) = &mut self.0 else {
-            let mut exceptions = Exceptions::default();
-            let done = change(&mut exceptions);
-            self.0 = (exceptions != *NONE).then(|| Box::new(exceptions));
+            let mut open_items = OpenItems::default();
+            let done = change(&mut open_items);
+            self.0 = (open_items != *NONE).then(|| Box::new(open_items));
             return done;
         };
         let done = change(kept);
