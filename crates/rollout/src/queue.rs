@@ -1,0 +1,79 @@
+//! [`ReadyQueues`]: members that may begin as far as they go, by what they wait for beside that.
+//!
+//! Members that need slots of the same budgets and wait by the same edges are in one queue, so whether the
+//! first of them can begin says it of all: what a freed slot costs is a look at each queue, not at each
+//! member.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::budget::{BudgetBook, BudgetIndex};
+use crate::nodes::NodeIndex;
+
+/// A member's position in one of the queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct QueuePosition {
+    /// Earlier waves first, then by a hash of the hostname.
+    wave: u16,
+    order: u64,
+    pub(crate) node: NodeIndex,
+    class: usize,
+}
+
+#[derive(Clone, Debug)]
+struct ReadyClass {
+    needs: Vec<BudgetIndex>,
+    waits_for: u32,
+    queue: BTreeSet<QueuePosition>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadyQueues {
+    index: BTreeMap<(Vec<BudgetIndex>, u32), usize>,
+    classes: Vec<ReadyClass>,
+}
+
+impl ReadyQueues {
+    /// Where a member with these needs belongs.
+    pub(crate) fn position(
+        &mut self,
+        needs: Vec<BudgetIndex>,
+        waits_for: u32,
+        wave: u16,
+        order: u64,
+        node: NodeIndex,
+    ) -> QueuePosition {
+        let known = self.index.get(&(needs.clone(), waits_for)).copied();
+        let class = known.unwrap_or_else(|| {
+            self.classes.push(ReadyClass { needs: needs.clone(), waits_for, queue: BTreeSet::new() });
+            self.index.insert((needs, waits_for), self.classes.len() - 1);
+            self.classes.len() - 1
+        });
+        QueuePosition { wave, order, node, class }
+    }
+
+    pub(crate) fn insert(&mut self, position: QueuePosition) {
+        if let Some(class) = self.classes.get_mut(position.class) {
+            class.queue.insert(position);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, position: QueuePosition) {
+        if let Some(class) = self.classes.get_mut(position.class) {
+            class.queue.remove(&position);
+        }
+    }
+
+    /// The first member of all whose budgets have room and whose edges hold nobody back.
+    pub(crate) fn next(&self, book: &BudgetBook, holding_edges: u32) -> Option<NodeIndex> {
+        let can = |class: &&ReadyClass| {
+            let has_room = |budget: &BudgetIndex| book.get(*budget).is_some_and(|budget| budget.has_room());
+            class.waits_for & holding_edges == 0 && class.needs.iter().all(has_room)
+        };
+        let filled = self.classes.iter().filter(|class| !class.queue.is_empty());
+        filled.filter(can).filter_map(|class| class.queue.first()).min().map(|position| position.node)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.classes.iter().all(|class| class.queue.is_empty())
+    }
+}
