@@ -248,9 +248,15 @@ impl Rollouts {
             if rollout.queues.is_empty() || self.held_back(rollout) || self.starts >= MAX_STARTS {
                 return;
             }
-            let Some(node) = rollout.queues.next(&self.book, rollout.holding_edges()) else { return };
+            let Some(node) = self.next_of(rollout) else { return };
             self.ask(key, node);
         }
+    }
+
+    /// Whom a rollout would ask next: forward while it goes on, back once it is halted.
+    fn next_of(&self, rollout: &LiveRollout) -> Option<NodeIndex> {
+        let goal = if rollout.state().starts_nodes() { MemberGoal::Target } else { MemberGoal::Before };
+        rollout.queues.next(goal, &self.book, rollout.holding_edges())
     }
 
     /// Whether a rollout asks nobody now.
@@ -295,8 +301,7 @@ impl Rollouts {
         let thaws = rollout.rules.frozen(self.now).filter(|_| is_running).map(|(_, window)| {
             window.opened(self.now).map_or(self.now, |at| at.plus(window.length())).max(self.now.plus(MINUTE))
         });
-        let goes_on = !self.held_back(rollout)
-            && rollout.queues.next(&self.book, rollout.holding_edges()).is_some();
+        let goes_on = !self.held_back(rollout) && self.next_of(rollout).is_some();
         [opens, thaws, goes_on.then_some(self.now)].into_iter().flatten().min()
     }
 }

@@ -227,12 +227,13 @@ impl Rollouts {
                 None => return,
             };
             for node in members {
-                let held = self.rollouts.get(earlier).and_then(|rollout| rollout.record(node)).map(|record| {
-                    match record.state {
-                        NodeRolloutState::Converged => Some(earlier.seq),
-                        _ => record.before,
-                    }
-                });
+                let held =
+                    self.rollouts.get(earlier).and_then(|rollout| rollout.record(node)).map(|record| {
+                        match record.state {
+                            NodeRolloutState::Converged => Some(earlier.seq),
+                            _ => record.before,
+                        }
+                    });
                 if let Some(held) = held {
                     self.update(key, node, |record| record.before = held);
                 }
@@ -278,7 +279,9 @@ impl Rollouts {
         let superseded: Vec<RolloutKey> = self
             .rollouts
             .values()
-            .filter(|rollout| rollout.key().channel == *channel && rollout.state() == RolloutState::Superseded)
+            .filter(|rollout| {
+                rollout.key().channel == *channel && rollout.state() == RolloutState::Superseded
+            })
             .map(|rollout| rollout.key().clone())
             .collect();
         let over = superseded.len().saturating_sub(MAX_SUPERSEDED);

@@ -24,7 +24,7 @@ pub(crate) struct Budget {
     /// The rollouts that have it.
     rollouts: BTreeSet<RolloutKey>,
     version: u64,
-    is_taken: bool,
+    is_changed: bool,
 }
 
 impl Budget {
@@ -97,7 +97,7 @@ impl BudgetBook {
                 holders: BTreeMap::new(),
                 rollouts: BTreeSet::new(),
                 version: self.stored.get(&identity).copied().unwrap_or(0),
-                is_taken: false,
+                is_changed: false,
             });
             self.by_identity.insert(identity, index);
             index
@@ -122,6 +122,8 @@ impl BudgetBook {
                 Population::More(nodes) => budget.population.saturating_add(nodes),
                 Population::Less(nodes) => budget.population.saturating_sub(nodes),
             };
+            // Another limit is another ground for decisions, as a taken slot is.
+            budget.is_changed = true;
         }
     }
 
@@ -133,7 +135,7 @@ impl BudgetBook {
         if *count > 1 {
             return HoldChange::Unchanged;
         }
-        budget.is_taken = true;
+        budget.is_changed = true;
         HoldChange::Taken
     }
 
@@ -149,12 +151,12 @@ impl BudgetBook {
         HoldChange::Freed
     }
 
-    /// The guards of the slots taken since this was asked last.
+    /// The guards of the budgets of which slots were taken, or the limit changed, since this was asked last.
     pub(crate) fn guards(&mut self) -> Vec<BudgetGuard> {
-        let taken = self.budgets.iter_mut().filter(|budget| budget.is_taken);
+        let taken = self.budgets.iter_mut().filter(|budget| budget.is_changed);
         taken
             .map(|budget| {
-                budget.is_taken = false;
+                budget.is_changed = false;
                 let expected = budget.version;
                 budget.version += 1;
                 BudgetGuard { budget: budget.identity.clone(), expected, next: budget.version }
@@ -165,10 +167,15 @@ impl BudgetBook {
     /// What was taken is as it is stored.
     pub(crate) fn loaded(&mut self, versions: BudgetVersions) {
         for budget in &mut self.budgets {
-            budget.is_taken = false;
-            budget.version = versions.get(&budget.identity).copied().unwrap_or(budget.version);
+            budget.is_changed = false;
+            budget.version = versions.get(&budget.identity).copied().unwrap_or(0);
         }
-        self.stored.extend(versions);
+        self.stored = versions;
+    }
+
+    /// What was held and counted just now follows from what is stored.
+    pub(crate) fn followed(&mut self) {
+        self.budgets.iter_mut().for_each(|budget| budget.is_changed = false);
     }
 }
 

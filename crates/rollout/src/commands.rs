@@ -72,9 +72,11 @@ impl Rollouts {
         if state != RolloutState::Failed {
             return if was_paused { Ok(()) } else { Err(wrong) };
         }
-        let aborted = rollout.document.halt.as_ref().is_none_or(|halt| {
-            halt.goes_back || matches!(halt.cause, HaltCause::Aborted { .. })
-        });
+        let aborted = rollout
+            .document
+            .halt
+            .as_ref()
+            .is_none_or(|halt| halt.goes_back || matches!(halt.cause, HaltCause::Aborted { .. }));
         if aborted {
             return Err(wrong);
         }

@@ -190,7 +190,8 @@ impl EdgeOrder {
                 }
             }
         }
-        let void = (0..32).filter(|edge| reach[*edge] & (1 << edge) != 0).fold(0, |mask, edge| mask | 1 << edge);
+        let void =
+            (0..32).filter(|edge| reach[*edge] & (1 << edge) != 0).fold(0, |mask, edge| mask | 1 << edge);
         let changed = void != self.void;
         self.void = void;
         changed

@@ -228,12 +228,20 @@ impl Rollouts {
     }
 
     /// What keeps back this one.
-    fn member_wait(&self, rollout: &LiveRollout, record: &MemberRecord, node: NodeIndex) -> Option<WaitCause> {
+    fn member_wait(
+        &self,
+        rollout: &LiveRollout,
+        record: &MemberRecord,
+        node: NodeIndex,
+    ) -> Option<WaitCause> {
         let known = self.nodes.get(node)?;
         if let Some(until) = record.placement.pinned.filter(|until| *until > self.now) {
             let pins = &rollout.rules.terms().pins;
             let pin = pins.iter().find(|pin| pin.nodes.contains(&record.hostname));
-            return Some(WaitCause::Pinned { until, reason: pin.map(|pin| pin.reason.clone()).unwrap_or_default() });
+            return Some(WaitCause::Pinned {
+                until,
+                reason: pin.map(|pin| pin.reason.clone()).unwrap_or_default(),
+            });
         }
         if known.contact != Some(Contact::Online) {
             return Some(WaitCause::Contact(known.contact));
@@ -292,7 +300,9 @@ fn failed(f: &mut fmt::Formatter<'_>, what: &str, failure: Option<&MemberFailure
 impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WaitCause::EarlierRollout(seq) => write!(f, "the rollout of release {seq} runs, and this one is next"),
+            WaitCause::EarlierRollout(seq) => {
+                write!(f, "the rollout of release {seq} runs, and this one is next")
+            }
             WaitCause::EarlierHalted(seq) => write!(
                 f,
                 "the rollout of release {seq} halted while this one waited; approve this one, or publish a newer \
@@ -311,7 +321,9 @@ impl fmt::Display for WaitCause {
                 "its wave is closed: of wave {wave} {open} did not begin, {moving} are on their way and {failed} \
                  failed"
             ),
-            WaitCause::Pinned { until, reason } if reason.is_empty() => write!(f, "it is pinned until {until}"),
+            WaitCause::Pinned { until, reason } if reason.is_empty() => {
+                write!(f, "it is pinned until {until}")
+            }
             WaitCause::Pinned { until, reason } => write!(f, "it is pinned until {until} ({reason})"),
             WaitCause::Skipped(by) => write!(f, "{by} took it out of the rollout"),
             WaitCause::Contact(None) => f.write_str("it was not heard of since the control plane started"),
@@ -334,7 +346,9 @@ impl fmt::Display for WaitCause {
             WaitCause::Soaking { missing: Some(missing) } => write!(f, "it soaks, and {missing}"),
             WaitCause::GoingBack => f.write_str("it goes back to the release that it had"),
             WaitCause::Failed(failure) => failed(f, "it failed", failure.as_ref()),
-            WaitCause::Reverted(failure) => failed(f, "it is back on the release that it had", failure.as_ref()),
+            WaitCause::Reverted(failure) => {
+                failed(f, "it is back on the release that it had", failure.as_ref())
+            }
         }
     }
 }

@@ -65,9 +65,8 @@ impl FromStr for RolloutId {
     fn from_str(text: &str) -> Result<RolloutId, ParseRolloutIdError> {
         let fits = text.len() <= MAX_ROLLOUT_ID;
         let (channel, reference) = text.split_once('@').filter(|_| fits).ok_or(ParseRolloutIdError)?;
-        let is_channel = |byte: u8| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_'
-        };
+        let is_channel =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
         let good = !channel.is_empty() && channel.bytes().all(is_channel) && is_hex(reference);
         if good { Ok(RolloutId(text.to_owned())) } else { Err(ParseRolloutIdError) }
     }

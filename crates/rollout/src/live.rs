@@ -13,7 +13,7 @@ use crate::id::RolloutKey;
 use crate::member::{MemberGoal, MemberRecord};
 use crate::nodes::{NodeIndex, NodeTable};
 use crate::placement::{RolloutRules, bits, hashed};
-use crate::queue::{QueuePosition, ReadyQueues};
+use crate::queue::{QueuePosition, ReadyNeeds, ReadyQueues};
 use crate::record::{RolloutDocument, StoredRollout};
 use crate::state::{NodeRolloutState, RolloutState};
 
@@ -248,7 +248,7 @@ impl LiveRollout {
         }
         if may_begin(&member.record, contact, self.is_open(placement.wave), now) {
             let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
-            let needs: Vec<BudgetIndex> = match member.record.is_fresh() {
+            let lacks: Vec<BudgetIndex> = match member.record.is_fresh() {
                 true => Vec::new(),
                 false => budgets.into_iter().filter(|budget| !held.contains(budget)).collect(),
             };
@@ -256,7 +256,8 @@ impl LiveRollout {
                 MemberGoal::Target if !member.record.is_fresh() => placement.after,
                 MemberGoal::Target | MemberGoal::Before => 0,
             };
-            after.queued = Some(self.queues.position(needs, waits_for, placement.wave, order, node));
+            let needs = ReadyNeeds { goal: member.record.goal, budgets: lacks, waits_for };
+            after.queued = Some(self.queues.position(needs, placement.wave, order, node));
         }
         refreshed.wakes = before.is_none_or(|before| {
             before.points_to_target != after.points_to_target || before.is_asked != after.is_asked
@@ -324,7 +325,8 @@ impl LiveRollout {
             failed.insert(node);
         }
         if after.holds_edges {
-            bits(placement.before).for_each(|bit| self.edges.iter_mut().skip(bit).take(1).for_each(|n| *n += 1));
+            bits(placement.before)
+                .for_each(|bit| self.edges.iter_mut().skip(bit).take(1).for_each(|n| *n += 1));
         }
         self.in_flight += usize::from(after.in_flight);
         self.to_return += usize::from(after.is_to_return);

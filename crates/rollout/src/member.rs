@@ -89,7 +89,7 @@ fn is_zero(number: &u8) -> bool {
 }
 
 /// Where a node is to go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberGoal {
     /// To the release of the rollout.
@@ -328,7 +328,9 @@ impl MemberRecord {
                 self.go_on(Deferred, terms);
                 Ok(())
             }
-            RolloutEventBody::ProbeTopologyDeclared { probes } if self.state == Soaking => self.declare(probes),
+            RolloutEventBody::ProbeTopologyDeclared { probes } if self.state == Soaking => {
+                self.declare(probes)
+            }
             RolloutEventBody::ProbeResult { probe, outcome, boot } if self.state == Soaking => {
                 self.probed(probe, *outcome, boot)
             }
@@ -354,7 +356,9 @@ impl MemberRecord {
                 }
                 _ => Err(other_state),
             },
-            RolloutEventBody::Converged { release, boot, soaked_secs } if self.state == Soaking && to_target => {
+            RolloutEventBody::Converged { release, boot, soaked_secs }
+                if self.state == Soaking && to_target =>
+            {
                 self.confirm(*release, boot, *soaked_secs, terms)
             }
             _ if self.state == Pending => Err(EventRefusal::NotAsked),
@@ -390,11 +394,8 @@ impl MemberRecord {
         if let Some(lacking) = self.enforcing.iter().find(|name| !declared(name)) {
             return Err(EventRefusal::LacksProbe(lacking.clone()));
         }
-        let record = |probe: &DeclaredProbe| ProbeRecord {
-            name: probe.name.clone(),
-            mode: probe.mode,
-            outcome: None,
-        };
+        let record =
+            |probe: &DeclaredProbe| ProbeRecord { name: probe.name.clone(), mode: probe.mode, outcome: None };
         self.probes = Some(probes.iter().map(record).collect());
         Ok(())
     }

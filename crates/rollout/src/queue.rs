@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budget::{BudgetBook, BudgetIndex};
+use crate::member::MemberGoal;
 use crate::nodes::NodeIndex;
 
 /// A member's position in one of the queues.
@@ -19,16 +20,26 @@ pub(crate) struct QueuePosition {
     class: usize,
 }
 
+/// What the members of one queue have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReadyNeeds {
+    /// Where they are to go: a rollout that goes back starts nobody forward.
+    pub(crate) goal: MemberGoal,
+    /// The budgets of which they need a slot.
+    pub(crate) budgets: Vec<BudgetIndex>,
+    /// The edges by which they wait.
+    pub(crate) waits_for: u32,
+}
+
 #[derive(Clone, Debug)]
 struct ReadyClass {
-    needs: Vec<BudgetIndex>,
-    waits_for: u32,
+    needs: ReadyNeeds,
     queue: BTreeSet<QueuePosition>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadyQueues {
-    index: BTreeMap<(Vec<BudgetIndex>, u32), usize>,
+    index: BTreeMap<ReadyNeeds, usize>,
     classes: Vec<ReadyClass>,
 }
 
@@ -36,16 +47,15 @@ impl ReadyQueues {
     /// Where a member with these needs belongs.
     pub(crate) fn position(
         &mut self,
-        needs: Vec<BudgetIndex>,
-        waits_for: u32,
+        needs: ReadyNeeds,
         wave: u16,
         order: u64,
         node: NodeIndex,
     ) -> QueuePosition {
-        let known = self.index.get(&(needs.clone(), waits_for)).copied();
+        let known = self.index.get(&needs).copied();
         let class = known.unwrap_or_else(|| {
-            self.classes.push(ReadyClass { needs: needs.clone(), waits_for, queue: BTreeSet::new() });
-            self.index.insert((needs, waits_for), self.classes.len() - 1);
+            self.classes.push(ReadyClass { needs: needs.clone(), queue: BTreeSet::new() });
+            self.index.insert(needs, self.classes.len() - 1);
             self.classes.len() - 1
         });
         QueuePosition { wave, order, node, class }
@@ -63,11 +73,12 @@ impl ReadyQueues {
         }
     }
 
-    /// The first member of all whose budgets have room and whose edges hold nobody back.
-    pub(crate) fn next(&self, book: &BudgetBook, holding_edges: u32) -> Option<NodeIndex> {
+    /// The first member of all with this goal whose budgets have room and whose edges hold nobody back.
+    pub(crate) fn next(&self, goal: MemberGoal, book: &BudgetBook, holding_edges: u32) -> Option<NodeIndex> {
         let can = |class: &&ReadyClass| {
             let has_room = |budget: &BudgetIndex| book.get(*budget).is_some_and(|budget| budget.has_room());
-            class.waits_for & holding_edges == 0 && class.needs.iter().all(has_room)
+            let needs = &class.needs;
+            needs.goal == goal && needs.waits_for & holding_edges == 0 && needs.budgets.iter().all(has_room)
         };
         let filled = self.classes.iter().filter(|class| !class.queue.is_empty());
         filled.filter(can).filter_map(|class| class.queue.first()).min().map(|position| position.node)

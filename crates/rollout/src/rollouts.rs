@@ -67,6 +67,7 @@ impl Rollouts {
             self.now = self.now.max(rollout.document.latest);
             self.enter(rollout);
         }
+        self.book.followed();
         self.effects.clear();
         self.wakes.clear();
         self.touched = self.rollouts.keys().cloned().collect();
@@ -93,7 +94,9 @@ impl Rollouts {
         self.rollouts.values().filter_map(of).min()
     }
 
-    /// Where a node is pointed to, and what it is asked. `None` for a node that is in no rollout.
+    /// Where a node is pointed to, and what it is asked. `None` for a node that is in no rollout. A control
+    /// plane that answers a node with it has read at least what was stored when the node was heard last: a
+    /// node that acknowledged a request begins, or gives it up, by what this says next.
     pub fn pointer(&self, node: &NodeId) -> Option<RolloutPointer> {
         let (rollout, record) = self.pointing_of(node)?;
         let wave = record.placement.wave;
@@ -113,9 +116,13 @@ impl Rollouts {
     fn pointing_of(&self, node: &NodeId) -> Option<(&LiveRollout, &MemberRecord)> {
         let (current, record) = self.current_of(node)?;
         let index = self.nodes.find(node)?;
-        let earlier = self.nodes.get(index)?.rollouts.iter().rev().filter(|key| {
-            key.channel == current.key().channel && key.seq < current.key().seq
-        });
+        let earlier = self
+            .nodes
+            .get(index)?
+            .rollouts
+            .iter()
+            .rev()
+            .filter(|key| key.channel == current.key().channel && key.seq < current.key().seq);
         let mut on_its_way = earlier.filter_map(|key| {
             let rollout = self.rollouts.get(key)?;
             Some((rollout, rollout.record(index).filter(|record| record.in_flight())?))
@@ -261,7 +268,9 @@ impl Rollouts {
     /// A node that begins here counts here from now on, and no longer where it was on its way before.
     fn pass_on(&mut self, key: &RolloutKey, node: NodeIndex) {
         let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
-        for earlier in rollouts.iter().filter(|earlier| earlier.channel == key.channel && earlier.seq < key.seq) {
+        for earlier in
+            rollouts.iter().filter(|earlier| earlier.channel == key.channel && earlier.seq < key.seq)
+        {
             let record = self.rollouts.get(earlier).and_then(|rollout| rollout.record(node));
             if record.is_some_and(MemberRecord::in_flight) {
                 self.update(earlier, node, |record| record.passed_on = true);
@@ -282,7 +291,12 @@ impl Rollouts {
     }
 
     /// Changes a member: the only way in which one changes.
-    pub(crate) fn update(&mut self, key: &RolloutKey, node: NodeIndex, change: impl FnOnce(&mut MemberRecord)) {
+    pub(crate) fn update(
+        &mut self,
+        key: &RolloutKey,
+        node: NodeIndex,
+        change: impl FnOnce(&mut MemberRecord),
+    ) {
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
         let Some(member) = rollout.members.get_mut(&node) else { return };
         change(&mut member.record);
@@ -383,7 +397,7 @@ impl Rollouts {
     }
 
     fn finish(&mut self, answer: RolloutAnswer) -> RolloutStep {
-        let mut commit = RolloutCommit { rollouts: Vec::new(), budgets: self.book.guards() };
+        let mut commit = RolloutCommit::default();
         let mut pruned = Vec::new();
         for (key, rollout) in &mut self.rollouts {
             if let Some(change) = changes(rollout, self.now) {
@@ -394,10 +408,12 @@ impl Rollouts {
             }
         }
         pruned.iter().for_each(|key| self.forget(key));
+        // A budget's limit changes only with a rollout of which something is stored.
         let wakes = std::mem::take(&mut self.wakes);
         let woken = wakes.into_iter().filter_map(|node| Some(self.nodes.get(node)?.id.clone()));
         let mut effects = std::mem::take(&mut self.effects);
         effects.extend(woken.map(RolloutEffect::Wake));
+        commit.budgets = self.book.guards();
         let commit = Some(commit).filter(|commit| !commit.rollouts.is_empty());
         RolloutStep { commit, answer, effects }
     }

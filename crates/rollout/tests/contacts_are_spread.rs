@@ -24,11 +24,16 @@ fn the_slots_of_a_fleet_are_even() {
 fn a_node_calls_once_an_interval_and_in_its_slot() {
     let now = Timestamp::from_secs(1_800_000_017);
     for number in 0..200 {
-        for (need, interval) in [(ContactNeed::Rollout, ROLLOUT_CONTACT_SECS), (ContactNeed::Idle(300), 300)] {
+        for (need, interval) in [(ContactNeed::Rollout, ROLLOUT_CONTACT_SECS), (ContactNeed::Idle(300), 300)]
+        {
             let wait = next_checkin_secs(&host(number), need, now);
             assert!((1..=interval).contains(&wait));
             let next = now.plus(Duration::from_secs(wait));
-            assert_eq!(next_checkin_secs(&host(number), need, next), interval, "in its slot the whole interval");
+            assert_eq!(
+                next_checkin_secs(&host(number), need, next),
+                interval,
+                "in its slot the whole interval"
+            );
             let interval_millis = i64::try_from(interval).unwrap() * 1000;
             let own = slot(&host(number), Duration::from_secs(interval));
             assert_eq!(next.0.rem_euclid(interval_millis) / 1000, i64::try_from(own.as_secs()).unwrap());

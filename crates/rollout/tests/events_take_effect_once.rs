@@ -6,8 +6,8 @@ use std::time::Duration;
 use ::model::status::Contact;
 use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
 use rollout::{
-    EventAnswer, EventRefusal, NodeRolloutState, PublishRefusal, RolloutCommand, RolloutEffect, RolloutEventBody,
-    RolloutState,
+    EventAnswer, EventRefusal, NodeRolloutState, PublishRefusal, RolloutCommand, RolloutEffect,
+    RolloutEventBody, RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::WaveMembers;
@@ -89,7 +89,8 @@ fn nobody_begins_that_is_not_asked() {
 fn a_probe_counts_once_it_is_declared_after_the_activation() {
     let mut world = Driven::new(soaking(60), &[("h1", &[])]);
     let boot = || "boot-1".to_owned();
-    let result = |probe: &str, outcome, boot| RolloutEventBody::ProbeResult { probe: probe.to_owned(), outcome, boot };
+    let result =
+        |probe: &str, outcome, boot| RolloutEventBody::ProbeResult { probe: probe.to_owned(), outcome, boot };
     let declare = |name: &str, mode| {
         let probes = vec![DeclaredProbe { name: name.to_owned(), mode }];
         RolloutEventBody::ProbeTopologyDeclared { probes }

@@ -28,7 +28,8 @@ fn seeded() -> RolloutTerms {
 fn the_first_wave_that_takes_a_node_is_its_wave_and_the_rest_has_one() {
     let ring = WaveMembers::Where(selector("where:labels.ring == \"0\""));
     let named = WaveMembers::Where(selector("h1,h2"));
-    let rules = rules(RolloutTerms { waves: vec![wave("a", named, 0, 100), wave("b", ring, 0, 100)], ..seeded() });
+    let rules =
+        rules(RolloutTerms { waves: vec![wave("a", named, 0, 100), wave("b", ring, 0, 100)], ..seeded() });
     let placed = |number, labels: &[(&str, &str)]| rules.place(&host(number), &declared(labels)).wave;
     assert_eq!(placed(1, &[("ring", "0")]), 0);
     assert_eq!(placed(3, &[("ring", "0")]), 1);
@@ -48,7 +49,8 @@ fn a_label_that_a_node_lacks_is_an_empty_text() {
 
 #[test]
 fn percentages_are_of_the_whole_channel() {
-    let waves = vec![wave("tenth", WaveMembers::Percent(10), 0, 100), wave("half", WaveMembers::Percent(50), 0, 100)];
+    let waves =
+        vec![wave("tenth", WaveMembers::Percent(10), 0, 100), wave("half", WaveMembers::Percent(50), 0, 100)];
     let rules = rules(RolloutTerms { waves, ..seeded() });
     let mut counts = [0; 3];
     for number in 0..10_000 {

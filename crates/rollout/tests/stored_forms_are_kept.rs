@@ -37,7 +37,8 @@ fn documents() -> Vec<RolloutDocument> {
         halt: None,
         latest: at(0),
     };
-    let cause = HaltCause::Gate { wave: "canary".to_owned(), failed: 2, allowed: 1, example: "h1".parse().unwrap() };
+    let cause =
+        HaltCause::Gate { wave: "canary".to_owned(), failed: 2, allowed: 1, example: "h1".parse().unwrap() };
     let full = RolloutDocument {
         version: 12,
         state: RolloutState::Failed,

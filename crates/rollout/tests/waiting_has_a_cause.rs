@@ -8,8 +8,8 @@ use ::model::share::Share;
 use ::model::status::Contact;
 use ::model::window::DeclaredWindow;
 use rollout::{
-    CommandRefusal, EventAnswer, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutEventBody,
-    RolloutInput, RolloutKey, RolloutState,
+    CommandRefusal, EventAnswer, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEffect,
+    RolloutEventBody, RolloutInput, RolloutKey, RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, NodeEdge, OnFailure, PinTerms, WaveMembers};
@@ -85,7 +85,10 @@ fn a_failure_halts_the_rest_of_the_same_wave() {
     world.back(first);
     assert!(!world.is_asked(second), "a halted rollout starts nothing");
     let why = world.why(second);
-    assert!(why.contains("starts nothing any more: 1 of the nodes in wave rest failed, 0 may; one is "), "{why}");
+    assert!(
+        why.contains("starts nothing any more: 1 of the nodes in wave rest failed, 0 may; one is "),
+        "{why}"
+    );
     world.command(RolloutCommand::Resume);
     assert!(world.is_asked(second), "an operator lets it go on");
     through(&mut world, second);
@@ -184,7 +187,11 @@ fn nothing_starts_in_a_freeze_or_before_its_time() {
     world.wait(3600);
     assert!(world.is_asked("db"));
     through(&mut world, "db");
-    assert!(world.why("web").contains("wave rest begins at 2027-01-15T11:00:00Z (in "), "{}", world.why("web"));
+    assert!(
+        world.why("web").contains("wave rest begins at 2027-01-15T11:00:00Z (in "),
+        "{}",
+        world.why("web")
+    );
     world.command(RolloutCommand::Approve);
     assert!(!world.is_asked("web"), "an operator passes a gate, never the time");
     assert_eq!(world.rollouts.next_deadline(), Some(at));

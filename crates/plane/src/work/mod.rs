@@ -38,8 +38,8 @@ mod task;
 mod workflow;
 mod workflow_spec;
 
-pub use progress::{TaskProgress, TaskState, TaskSummary};
 pub use model::share::{ParseShareError, Share};
+pub use progress::{TaskProgress, TaskState, TaskSummary};
 pub use spec::{SpecError, TaskSpec};
 pub use target::{NodeStage, NodeWork, Reach, action_id, parse_action_id};
 pub use task::{Task, TaskDocument, TaskEffect, TaskInput};

@@ -26,9 +26,8 @@ pub struct Surroundings<'a> {
 
 pub fn commit(stored: &StoredCommit, around: &Surroundings<'_>) {
     for change in &stored.commit.rollouts {
-        let before = |member: &MemberRecord| {
-            stored.members.get(&(change.document.key.clone(), member.node.clone()))
-        };
+        let before =
+            |member: &MemberRecord| stored.members.get(&(change.document.key.clone(), member.node.clone()));
         let started = |member: &&MemberRecord| {
             member.asked.is_some() && before(member).is_none_or(|before| before.asked.is_none())
         };
@@ -101,7 +100,8 @@ fn budgets_hold(change: &RolloutChange, member: &MemberRecord, database: &Databa
         }
         let held_before = database.rollouts.values().any(|other| {
             let has = other.terms.budgets.iter().any(|other| other == budget);
-            let record = other.members.get(&member.node).filter(|_| other.document.key != change.document.key);
+            let record =
+                other.members.get(&member.node).filter(|_| other.document.key != change.document.key);
             has && record.is_some_and(MemberRecord::in_flight)
         });
         let (nodes, population) = in_flight(database, budget);
@@ -119,7 +119,8 @@ fn budgets_hold(change: &RolloutChange, member: &MemberRecord, database: &Databa
 fn converged_rests_on_probes(change: &RolloutChange, member: &MemberRecord, around: &Surroundings<'_>) {
     let key = (change.document.key.clone(), member.node.clone());
     let events = around.accepted.get(&key).map(Vec::as_slice).unwrap_or_default();
-    let is_activation = |event: &RolloutEventBody| matches!(event, RolloutEventBody::ActivationComplete { .. });
+    let is_activation =
+        |event: &RolloutEventBody| matches!(event, RolloutEventBody::ActivationComplete { .. });
     let from = events.iter().rposition(is_activation).expect("confirmed without an activation");
     let RolloutEventBody::ActivationComplete { release, boot } = &events[from] else { unreachable!() };
     assert_eq!(*release, change.document.key.seq);
@@ -127,7 +128,8 @@ fn converged_rests_on_probes(change: &RolloutChange, member: &MemberRecord, arou
     for event in &events[from..] {
         match event {
             RolloutEventBody::ProbeTopologyDeclared { probes } => {
-                declared = Some(probes.iter().map(|probe| (probe.name.as_str(), (probe.mode, None))).collect());
+                declared =
+                    Some(probes.iter().map(|probe| (probe.name.as_str(), (probe.mode, None))).collect());
             }
             RolloutEventBody::ProbeResult { probe, outcome, boot: of } => {
                 assert_eq!(of, boot);
@@ -169,7 +171,8 @@ fn wave_may_open(change: &RolloutChange, wave: usize, around: &Surroundings<'_>)
     }
     let (mut counted, mut failed) = (0, 0);
     for member in rows.members.values().filter(|member| usize::from(member.placement.wave) == newest) {
-        let apart = member.skipped.is_some() || member.passed_on || member.before.is_none() || member.forgiven;
+        let apart =
+            member.skipped.is_some() || member.passed_on || member.before.is_none() || member.forgiven;
         if apart {
             continue;
         }

@@ -9,7 +9,8 @@ use model::{Channel, Digest, NodeId, Timestamp};
 use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
 use rollout::{
     EventAnswer, JoiningNode, MemberRecord, NewRollout, PublishRefusal, RolloutAnswer, RolloutCommand,
-    RolloutEffect, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState, Rollouts,
+    RolloutEffect, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState,
+    Rollouts,
 };
 use trust::RolloutTerms;
 
@@ -43,7 +44,13 @@ pub fn joining(name: &str, labels: Labels<'_>, before: Option<u64>) -> JoiningNo
 pub fn release(channel: &Channel, seq: u64, terms: RolloutTerms, nodes: Vec<JoiningNode>) -> NewRollout {
     let header = Digest::of(&seq.to_be_bytes());
     let id = RolloutId::of_release(channel, None, &header, |_| false);
-    NewRollout { key: RolloutKey { channel: channel.clone(), seq }, id, header, terms: Arc::new(terms), nodes }
+    NewRollout {
+        key: RolloutKey { channel: channel.clone(), seq },
+        id,
+        header,
+        terms: Arc::new(terms),
+        nodes,
+    }
 }
 
 impl Driven {
@@ -127,8 +134,14 @@ impl Driven {
     }
 
     pub fn activate(&mut self, name: &str) {
-        assert_eq!(self.say(name, RolloutEventBody::DispatchAck), EventAnswer::Accepted, "{}", self.why(name));
-        let complete = RolloutEventBody::ActivationComplete { release: self.key.seq, boot: "boot-1".to_owned() };
+        assert_eq!(
+            self.say(name, RolloutEventBody::DispatchAck),
+            EventAnswer::Accepted,
+            "{}",
+            self.why(name)
+        );
+        let complete =
+            RolloutEventBody::ActivationComplete { release: self.key.seq, boot: "boot-1".to_owned() };
         assert_eq!(self.say(name, complete), EventAnswer::Accepted);
     }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use lang::Value;
 use model::{Channel, Hostname, Incarnation, NodeId, Timestamp};
 use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
-use rollout::{EventAnswer, EventRefusal, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId, RolloutPointer};
+use rollout::{
+    EventAnswer, EventRefusal, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId, RolloutPointer,
+};
 
 use super::Rng;
 
@@ -184,7 +186,8 @@ impl SimNode {
 
     /// The next event that it would send, with how far it is; `skip` sends one too far.
     pub fn next_event(&self, skip: usize) -> Option<RolloutEvent> {
-        let (rollout, outbox) = self.outboxes.iter().find(|(_, outbox)| outbox.taken < outbox.events.len())?;
+        let (rollout, outbox) =
+            self.outboxes.iter().find(|(_, outbox)| outbox.taken < outbox.events.len())?;
         let index = (outbox.taken + skip).min(outbox.events.len() - 1);
         Some(self.event(rollout, index as u64 + 1, outbox.events[index].clone()))
     }

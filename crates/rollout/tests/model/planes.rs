@@ -29,9 +29,10 @@ impl Database {
     fn guards_hold(&self, commit: &RolloutCommit) -> bool {
         let version = |key: &RolloutKey| self.rollouts.get(key).map_or(0, |rows| rows.document.version);
         commit.rollouts.iter().all(|change| version(&change.document.key) == change.expected)
-            && commit.budgets.iter().all(|guard| {
-                self.budgets.get(&guard.budget).copied().unwrap_or(0) == guard.expected
-            })
+            && commit
+                .budgets
+                .iter()
+                .all(|guard| self.budgets.get(&guard.budget).copied().unwrap_or(0) == guard.expected)
     }
 
     fn before(&self, commit: RolloutCommit) -> StoredCommit {

@@ -38,11 +38,22 @@ pub fn wave(name: &str, members: WaveMembers, soak_secs: u64, success: u8) -> Wa
 }
 
 /// Terms with anything that there may be in them.
-pub fn any(rng: &mut Rng, channels: &[Channel], own: &Channel, hosts: &[Hostname], now: Timestamp, nodes: usize) -> RolloutTerms {
+pub fn any(
+    rng: &mut Rng,
+    channels: &[Channel],
+    own: &Channel,
+    hosts: &[Hostname],
+    now: Timestamp,
+    nodes: usize,
+) -> RolloutTerms {
     let many = u32::try_from(nodes / 8).unwrap().max(1);
     let mut terms = RolloutTerms { seed: "s".to_owned(), ..RolloutTerms::default() };
     let ring = WaveMembers::Where(selector("where:labels.ring == \"0\""));
-    let all = [wave("canary", ring, 60 * rng.below(10), 100), wave("some", WaveMembers::Percent(40), 0, 0), wave("most", WaveMembers::Percent(80), 0, 0)];
+    let all = [
+        wave("canary", ring, 60 * rng.below(10), 100),
+        wave("some", WaveMembers::Percent(40), 0, 0),
+        wave("most", WaveMembers::Percent(80), 0, 0),
+    ];
     for mut wave in all {
         if rng.chance(65) {
             let success = *rng.pick(&[100, 100, 75, 50]);
@@ -71,7 +82,8 @@ pub fn any(rng: &mut Rng, channels: &[Channel], own: &Channel, hosts: &[Hostname
     terms.confirm.window_secs = 300;
     if rng.chance(10) {
         let until = now.plus(Duration::from_secs(3600));
-        terms.pins = vec![PinTerms { nodes: vec![rng.pick(hosts).clone()], until, reason: "ticket".to_owned() }];
+        terms.pins =
+            vec![PinTerms { nodes: vec![rng.pick(hosts).clone()], until, reason: "ticket".to_owned() }];
     }
     if rng.chance(10) {
         let window = DeclaredWindow {

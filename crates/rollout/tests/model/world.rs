@@ -124,7 +124,8 @@ impl World {
         let seq = self.seqs;
         let hosts: Vec<Hostname> = self.nodes.iter().map(|node| node.hostname.clone()).collect();
         let now = self.clock();
-        let terms = Arc::new(terms::any(&mut self.rng, &self.channels, channel, &hosts, now, self.size.nodes));
+        let terms =
+            Arc::new(terms::any(&mut self.rng, &self.channels, channel, &hosts, now, self.size.nodes));
         let key = RolloutKey { channel: channel.clone(), seq };
         let header = Digest::of(&seq.to_be_bytes());
         let id = RolloutId::of_release(channel, None, &header, |_| false);
@@ -296,7 +297,8 @@ impl World {
                 let holds = if self.rng.chance(50) { Some(1) } else { None };
                 let node = self.new_node(holds);
                 self.reach(if holds.is_none() { "joined fresh" } else { "joined" });
-                let input = RolloutInput::Joined { channel: node.channel.clone(), node: World::joining(&node) };
+                let input =
+                    RolloutInput::Joined { channel: node.channel.clone(), node: World::joining(&node) };
                 self.nodes.push(node);
                 self.give(0, input);
             }
@@ -352,8 +354,11 @@ impl World {
     fn fate(&self, node: &SimNode, release: Option<u64>) -> Fate {
         let Some(release) = release else { return Fate::Well };
         let bad = self.badness.get(&release).copied().unwrap_or(0);
-        let mut rng = Rng::new(release.wrapping_mul(7919) ^ u64::from(node.id.as_str().as_bytes()[5]) << 8
-            ^ u64::from(node.id.as_str().as_bytes()[9]));
+        let mut rng = Rng::new(
+            release.wrapping_mul(7919)
+                ^ u64::from(node.id.as_str().as_bytes()[5]) << 8
+                ^ u64::from(node.id.as_str().as_bytes()[9]),
+        );
         if rng.chance(8) && !self.is_healing {
             return Fate::NeedsBoot;
         }
@@ -383,6 +388,8 @@ impl World {
         if self.nodes[node].next_event(0).is_some() {
             return;
         }
+        // Who says where a node is pointed to has read what was stored last.
+        self.planes[plane].follow(&self.database);
         let Some(pointer) = self.planes[plane].rollouts.pointer(&self.nodes[node].id) else { return };
         let fate = self.fate(&self.nodes[node], Some(pointer.rollout.seq));
         self.nodes[node].pointed(&pointer, fate, self.now, &mut self.rng);
@@ -462,8 +469,7 @@ impl World {
             .filter_map(|node| self.planes[0].rollouts.explain(&node.id))
             .map(|explanation| explanation.to_string())
             .collect();
-        let states: Vec<String> = self
-            .planes[0]
+        let states: Vec<String> = self.planes[0]
             .rollouts
             .documents()
             .map(|document| format!("{} {} {:?}", document.key, document.state, document.opened.len()))
@@ -482,7 +488,10 @@ impl World {
         }
         for node in 0..self.nodes.len() {
             let Some(why) = self.planes[0].rollouts.explain(&self.nodes[node].id) else { continue };
-            let (rollout, by) = (RolloutKey { seq: self.newest[&why.rollout.channel], ..why.rollout.clone() }, "ada".to_owned());
+            let (rollout, by) = (
+                RolloutKey { seq: self.newest[&why.rollout.channel], ..why.rollout.clone() },
+                "ada".to_owned(),
+            );
             let halted = matches!(why.rollout_state, RolloutState::Failed | RolloutState::Reverted);
             if halted || matches!(why.cause, Some(WaitCause::EarlierHalted(_))) {
                 self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });

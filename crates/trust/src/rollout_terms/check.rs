@@ -34,7 +34,9 @@ pub enum TermsMistake {
         most: usize,
     },
     /// Larger than [`MAX_TERMS_BYTES`].
-    #[error("the rollout's terms have {0} bytes, and at most {MAX_TERMS_BYTES}; name groups instead of hosts")]
+    #[error(
+        "the rollout's terms have {0} bytes, and at most {MAX_TERMS_BYTES}; name groups instead of hosts"
+    )]
     TooLarge(usize),
     /// A seed or a reason that is too long.
     #[error("the {what} is longer than {MAX_TERMS_TEXT} bytes")]
