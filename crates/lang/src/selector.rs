@@ -245,6 +245,14 @@ impl Selector {
             })
     }
 
+    /// The expressions after `where:`.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        self.narrow.iter().filter_map(|narrow| match narrow {
+            Narrow::Where(expression) => Some(expression),
+            Narrow::Label { .. } => None,
+        })
+    }
+
     /// Groups and labels that it names outside expressions, each as often as it stands there.
     pub fn declared_terms(&self) -> Vec<DeclaredTerm> {
         let labels = self.narrow.iter().filter_map(|narrow| match narrow {

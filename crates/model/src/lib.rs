@@ -31,6 +31,7 @@ pub mod runs_heard;
 mod schema;
 pub mod selection;
 pub mod set;
+pub mod share;
 pub mod sort;
 pub mod status;
 pub mod summary;

@@ -38,8 +38,9 @@ mod task;
 mod workflow;
 mod workflow_spec;
 
+pub use model::share::{ParseShareError, Share};
 pub use progress::{TaskProgress, TaskState, TaskSummary};
-pub use spec::{ParseShareError, Share, SpecError, TaskSpec};
+pub use spec::{SpecError, TaskSpec};
 pub use target::{NodeStage, NodeWork, Reach, action_id, parse_action_id};
 pub use task::{Task, TaskDocument, TaskEffect, TaskInput};
 pub use workflow::{Attempt, Workflow, WorkflowEffect, WorkflowInput, WorkflowPhase};

@@ -1,0 +1,328 @@
+//! How rollouts begin and end, and how nodes come to them and go.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use model::{Channel, NodeId};
+
+use crate::budget::Population;
+use crate::event::EventCursor;
+use crate::id::RolloutKey;
+use crate::live::LiveRollout;
+use crate::member::{MemberGoal, MemberRecord};
+use crate::nodes::NodeIndex;
+use crate::placement::RolloutRules;
+use crate::record::{HaltCause, RolloutDocument, StoredRollout};
+use crate::rollouts::Rollouts;
+use crate::state::{NodeRolloutState, RolloutState};
+use crate::step::{JoiningNode, NewRollout, PublishRefusal, RolloutNote};
+
+/// How long a superseded rollout is kept: 30 days.
+pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The most superseded rollouts of a channel that are kept; of more, the oldest go before their time.
+pub const MAX_SUPERSEDED: usize = 8;
+
+impl LiveRollout {
+    /// The clock was set back by so much.
+    pub(crate) fn shift_back(&mut self, by: Duration) {
+        let document = &mut self.document;
+        document.since = document.since.minus(by);
+        self.is_changed = true;
+    }
+
+    fn member_of(&self, node: &JoiningNode, now: model::Timestamp) -> MemberRecord {
+        MemberRecord {
+            node: node.node.clone(),
+            hostname: node.hostname.clone(),
+            placement: self.rules.place(&node.hostname, &node.declared),
+            enforcing: node.enforcing.clone(),
+            before: node.before,
+            state: NodeRolloutState::Pending,
+            since: now,
+            goal: MemberGoal::Target,
+            asked: None,
+            first_asked: None,
+            attempts: 0,
+            retry_at: None,
+            deadline: None,
+            boot: None,
+            probes: None,
+            failure: None,
+            forgiven: false,
+            skipped: None,
+            passed_on: false,
+            cursor: EventCursor::default(),
+        }
+    }
+}
+
+impl Rollouts {
+    /// The number of the channel's current rollout.
+    pub(crate) fn current(&self, channel: &Channel) -> Option<RolloutKey> {
+        let of = |seq: &u64| RolloutKey { channel: channel.clone(), seq: *seq };
+        let keys = self.channels.get(channel)?.iter().rev().map(of);
+        keys.into_iter().find(|key| self.rollouts.get(key).is_some_and(LiveRollout::is_current))
+    }
+
+    /// The rollout of the channel that waits to begin.
+    pub(crate) fn waiting(&self, channel: &Channel) -> Option<RolloutKey> {
+        let of = |seq: &u64| RolloutKey { channel: channel.clone(), seq: *seq };
+        let is_opening = |key: &RolloutKey| {
+            self.rollouts.get(key).is_some_and(|rollout| rollout.state() == RolloutState::Opening)
+        };
+        self.channels.get(channel)?.iter().rev().map(of).find(is_opening)
+    }
+
+    pub(crate) fn publish(&mut self, new: NewRollout) -> Result<(), PublishRefusal> {
+        let NewRollout { key, id, header, terms, nodes } = new;
+        let known = self.channels.get(&key.channel).and_then(|seqs| seqs.last().copied());
+        if let Some(known) = known.filter(|known| *known >= key.seq) {
+            return Err(PublishRefusal::NotNewer { channel: key.channel, known, seq: key.seq });
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = nodes.iter().find(|node| !seen.insert(&node.node)) {
+            return Err(PublishRefusal::NodeTwice(twice.node.clone()));
+        }
+        let document = RolloutDocument {
+            key: key.clone(),
+            id,
+            version: 0,
+            header,
+            published: self.now,
+            state: RolloutState::Opening,
+            since: self.now,
+            opened: Vec::new(),
+            approvals: Vec::new(),
+            paused: None,
+            halt: None,
+            latest: self.now,
+        };
+        let before = self.waiting(&key.channel);
+        self.enter(StoredRollout { document, terms, members: Vec::new() });
+        for node in &nodes {
+            self.add_member(&key, node);
+        }
+        if let Some(rollout) = self.rollouts.get_mut(&key) {
+            rollout.is_changed = true;
+        }
+        if let Some(before) = before {
+            self.supersede(&before);
+        }
+        self.touched.insert(key);
+        Ok(())
+    }
+
+    pub(crate) fn join(&mut self, channel: &Channel, node: &JoiningNode) {
+        for key in self.current(channel).into_iter().chain(self.waiting(channel)) {
+            self.add_member(&key, node);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, channel: &Channel, node: &NodeId) {
+        let Some(index) = self.nodes.find(node) else { return };
+        let rollouts = self.nodes.get(index).map(|known| known.rollouts.clone()).unwrap_or_default();
+        for key in rollouts.iter().filter(|key| key.channel == *channel) {
+            let Some(rollout) = self.rollouts.get_mut(key) else { continue };
+            let budgets = rollout.record(index).map(|record| rollout.budgets_of(record)).unwrap_or_default();
+            let is_populated = rollout.is_populated;
+            let freed = rollout.remove(index, &mut self.nodes, &mut self.book);
+            rollout.removed.push(node.clone());
+            for budget in budgets.into_iter().filter(|_| is_populated) {
+                self.book.populate(budget, Population::Less(1));
+            }
+            for budget in freed {
+                let others = self.book.get(budget).into_iter().flat_map(|budget| budget.rollouts());
+                self.touched.extend(others.cloned());
+            }
+            self.touched.insert(key.clone());
+        }
+        self.wakes.remove(&index);
+        self.nodes.forget(index);
+    }
+
+    fn add_member(&mut self, key: &RolloutKey, node: &JoiningNode) {
+        let index = self.nodes.enter(&node.node);
+        let Some(rollout) = self.rollouts.get_mut(key) else { return };
+        if rollout.members.contains_key(&index) {
+            return;
+        }
+        let record = rollout.member_of(node, self.now);
+        rollout.add(index, record);
+        rollout.changed.insert(index);
+        let (is_populated, budgets) = (
+            rollout.is_populated,
+            rollout.record(index).map(|record| rollout.budgets_of(record)).unwrap_or_default(),
+        );
+        for budget in budgets.into_iter().filter(|_| is_populated) {
+            self.book.populate(budget, Population::More(1));
+        }
+        if let Some(known) = self.nodes.get_mut(index)
+            && !known.rollouts.contains(key)
+        {
+            known.rollouts.push(key.clone());
+            known.rollouts.sort();
+        }
+        self.touched.insert(key.clone());
+        self.refresh(key, index);
+    }
+
+    /// Why a rollout that waits does not begin; `None` where it may.
+    pub(crate) fn waits_to_begin(&self, key: &RolloutKey) -> Option<BeginWait> {
+        let rollout = self.rollouts.get(key)?;
+        if let Some(current) = self.current(&key.channel).and_then(|key| self.rollouts.get(&key)) {
+            if current.state().is_running() {
+                return Some(BeginWait::Running(current.key().seq));
+            }
+            let halt = current.document.halt.as_ref().filter(|_| current.state() == RolloutState::Failed);
+            if let Some(halt) = halt {
+                let aborted = matches!(halt.cause, HaltCause::Aborted { .. });
+                let approved = rollout.document.approvals.iter().any(|approval| approval.wave.is_none());
+                if !aborted && !approved && rollout.document.published <= halt.at {
+                    return Some(BeginWait::Halted(current.key().seq));
+                }
+            }
+        }
+        let waits = rollout.rules.terms().after.iter().find(|before| self.holds(before, &key.channel));
+        waits.map(|before| BeginWait::Channel(before.clone()))
+    }
+
+    /// Whether a channel keeps the one waiting that goes after it: its newest rollout is not through. Channels
+    /// that wait for one another in a circle keep nobody waiting.
+    fn holds(&self, before: &Channel, after: &Channel) -> bool {
+        let current = self.current(before).and_then(|key| self.rollouts.get(&key));
+        let is_through = current.is_none_or(|current| {
+            let deferred = current.waves.iter().any(|wave| wave.deferred > 0);
+            current.state() == RolloutState::Terminal && !deferred
+        });
+        if is_through && self.waiting(before).is_none() {
+            return false;
+        }
+        !self.leads_back(before, after)
+    }
+
+    /// Whether what waits in a channel waits, over any number of channels, for another one.
+    fn leads_back(&self, from: &Channel, to: &Channel) -> bool {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from.clone()]);
+        while let Some(channel) = next.pop() {
+            let waiting = self.waiting(&channel).and_then(|key| self.rollouts.get(&key));
+            for before in waiting.into_iter().flat_map(|rollout| &rollout.rules.terms().after) {
+                if before == to {
+                    return true;
+                }
+                if seen.insert(before.clone()) {
+                    next.push(before.clone());
+                }
+            }
+        }
+        false
+    }
+
+    /// A rollout begins: what its channel had before is superseded, and each member's release of before is
+    /// what became of it there.
+    pub(crate) fn begin(&mut self, key: &RolloutKey) {
+        let earlier = self.current(&key.channel);
+        if let Some(earlier) = &earlier {
+            let members: Vec<NodeIndex> = match self.rollouts.get(key) {
+                Some(rollout) => rollout.members.keys().copied().collect(),
+                None => return,
+            };
+            for node in members {
+                let held =
+                    self.rollouts.get(earlier).and_then(|rollout| rollout.record(node)).map(|record| {
+                        match record.state {
+                            NodeRolloutState::Converged => Some(earlier.seq),
+                            _ => record.before,
+                        }
+                    });
+                if let Some(held) = held {
+                    self.update(key, node, |record| record.before = held);
+                }
+            }
+            self.supersede(earlier);
+        }
+        if let Some(rollout) = self.rollouts.get_mut(key) {
+            rollout.enter(RolloutState::Active, self.now);
+        }
+        self.populate(key);
+        self.note(key, RolloutNote::Began);
+        self.touch_followers(&key.channel);
+    }
+
+    /// A newer rollout takes the place of one that does not run.
+    pub(crate) fn supersede(&mut self, key: &RolloutKey) {
+        let now = self.now;
+        let Some(rollout) = self.rollouts.get_mut(key) else { return };
+        let has_begun = rollout.state() != RolloutState::Opening;
+        rollout.enter(RolloutState::Superseded, now);
+        self.note(key, RolloutNote::Entered(RolloutState::Superseded));
+        self.populate(key);
+        if has_begun {
+            self.withdraw(key);
+        } else {
+            self.drop_members(key);
+        }
+        self.prune_over(&key.channel);
+        self.touched.insert(key.clone());
+    }
+
+    fn drop_members(&mut self, key: &RolloutKey) {
+        let Some(rollout) = self.rollouts.get_mut(key) else { return };
+        rollout.drops_members = true;
+        rollout.is_changed = true;
+        let members: Vec<NodeIndex> = rollout.members.keys().copied().collect();
+        for node in members {
+            rollout.remove(node, &mut self.nodes, &mut self.book);
+        }
+    }
+
+    fn prune_over(&mut self, channel: &Channel) {
+        let superseded: Vec<RolloutKey> = self
+            .rollouts
+            .values()
+            .filter(|rollout| {
+                rollout.key().channel == *channel && rollout.state() == RolloutState::Superseded
+            })
+            .map(|rollout| rollout.key().clone())
+            .collect();
+        let over = superseded.len().saturating_sub(MAX_SUPERSEDED);
+        superseded.into_iter().take(over).for_each(|key| self.prune(&key));
+    }
+
+    /// A superseded rollout's members go, once none of them is on its way.
+    pub(crate) fn prune(&mut self, key: &RolloutKey) {
+        let now = self.now;
+        let Some(rollout) = self.rollouts.get_mut(key) else { return };
+        if rollout.in_flight > 0 {
+            return;
+        }
+        rollout.enter(RolloutState::Pruned, now);
+        self.note(key, RolloutNote::Entered(RolloutState::Pruned));
+        self.drop_members(key);
+    }
+
+    /// The channels that go after this one are looked at again.
+    pub(crate) fn touch_followers(&mut self, channel: &Channel) {
+        let waiting = self.rollouts.values().filter(|rollout| rollout.state() == RolloutState::Opening);
+        let follow = waiting.filter(|rollout| {
+            rollout.key().channel == *channel || rollout.rules.terms().after.contains(channel)
+        });
+        let keys: Vec<RolloutKey> = follow.map(|rollout| rollout.key().clone()).collect();
+        self.touched.extend(keys);
+    }
+
+    /// The rules of a rollout, for what asks about a node's place in it.
+    pub fn rules(&self, key: &RolloutKey) -> Option<&RolloutRules> {
+        self.rollouts.get(key).map(|rollout| &rollout.rules)
+    }
+}
+
+/// What a rollout waits for before it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BeginWait {
+    /// The rollout of this release runs in the channel.
+    Running(u64),
+    /// The rollout of this release halted after this one was published.
+    Halted(u64),
+    /// A channel before it is not through.
+    Channel(Channel),
+}

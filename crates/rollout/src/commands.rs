@@ -1,0 +1,150 @@
+//! What operators say to a rollout. Each takes effect at once on all that did not begin yet.
+
+use model::NodeId;
+use trust::rollout_terms::OnFailure;
+
+use crate::id::RolloutKey;
+use crate::live::LiveRollout;
+use crate::nodes::NodeIndex;
+use crate::record::{Approval, HaltCause, PausedRollout};
+use crate::rollouts::Rollouts;
+use crate::state::RolloutState;
+use crate::step::{CommandRefusal, RolloutCommand, RolloutNote};
+
+impl Rollouts {
+    pub(crate) fn command(
+        &mut self,
+        key: &RolloutKey,
+        by: &str,
+        command: RolloutCommand,
+    ) -> Result<(), CommandRefusal> {
+        let state = self.rollouts.get(key).map(LiveRollout::state).ok_or(CommandRefusal::Unknown)?;
+        let word = match command {
+            RolloutCommand::Pause => {
+                self.pause(key, by, state)?;
+                "pause"
+            }
+            RolloutCommand::Resume => {
+                self.resume(key, state)?;
+                "resume"
+            }
+            RolloutCommand::Abort => {
+                self.abort(key, by, state)?;
+                "abort"
+            }
+            RolloutCommand::Approve => {
+                self.approve(key, by, state)?;
+                "approve"
+            }
+            RolloutCommand::Rollback => {
+                self.roll_back(key, by, state)?;
+                "rollback"
+            }
+            RolloutCommand::Skip(node) => {
+                self.skip(key, by, &node)?;
+                "skip"
+            }
+        };
+        self.note(key, RolloutNote::Command { by: by.to_owned(), command: word });
+        self.touched.insert(key.clone());
+        Ok(())
+    }
+
+    fn pause(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
+        if !state.starts_nodes() {
+            return Err(CommandRefusal::OtherState { state, wanted: "goes on" });
+        }
+        let now = self.now;
+        if let Some(rollout) = self.rollouts.get_mut(key) {
+            rollout.document.paused = Some(PausedRollout { by: by.to_owned(), at: now });
+            rollout.is_changed = true;
+        }
+        self.withdraw(key);
+        Ok(())
+    }
+
+    fn resume(&mut self, key: &RolloutKey, state: RolloutState) -> Result<(), CommandRefusal> {
+        let wrong = CommandRefusal::OtherState { state, wanted: "is paused or halted, and does not go back" };
+        let now = self.now;
+        let Some(rollout) = self.rollouts.get_mut(key) else { return Err(CommandRefusal::Unknown) };
+        let was_paused = rollout.document.paused.take().is_some();
+        rollout.is_changed = true;
+        if state != RolloutState::Failed {
+            return if was_paused { Ok(()) } else { Err(wrong) };
+        }
+        let aborted = rollout
+            .document
+            .halt
+            .as_ref()
+            .is_none_or(|halt| halt.goes_back || matches!(halt.cause, HaltCause::Aborted { .. }));
+        if aborted {
+            return Err(wrong);
+        }
+        rollout.document.halt = None;
+        rollout.enter(RolloutState::Active, now);
+        let failed: Vec<NodeIndex> = rollout.failed.iter().flatten().copied().collect();
+        for node in failed {
+            self.update(key, node, |record| record.forgiven = true);
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
+        match state {
+            RolloutState::Opening => {
+                self.supersede(key);
+                Ok(())
+            }
+            RolloutState::Active | RolloutState::Converging | RolloutState::Failed => {
+                let halt = self.rollouts.get(key).and_then(|rollout| rollout.document.halt.clone());
+                let goes_back = halt.is_some_and(|halt| halt.goes_back);
+                self.halt(key, HaltCause::Aborted { by: by.to_owned() }, goes_back);
+                Ok(())
+            }
+            _ => Err(CommandRefusal::OtherState { state, wanted: "waits, goes on or is halted" }),
+        }
+    }
+
+    fn approve(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
+        let at = self.now;
+        let Some(rollout) = self.rollouts.get_mut(key) else { return Err(CommandRefusal::Unknown) };
+        let wave = match state {
+            RolloutState::Opening => None,
+            RolloutState::Active | RolloutState::Converging => {
+                let newest = rollout.document.opened.len().checked_sub(1);
+                let none_open = CommandRefusal::OtherState { state, wanted: "has an open wave" };
+                let newest = newest.ok_or(none_open)?;
+                Some(u16::try_from(newest).unwrap_or(u16::MAX))
+            }
+            _ => return Err(CommandRefusal::OtherState { state, wanted: "waits for a gate or to begin" }),
+        };
+        if !rollout.document.approvals.iter().any(|approval| approval.wave == wave) {
+            rollout.document.approvals.push(Approval { wave, by: by.to_owned(), at });
+            rollout.is_changed = true;
+        }
+        Ok(())
+    }
+
+    fn roll_back(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
+        let Some(rollout) = self.rollouts.get(key) else { return Err(CommandRefusal::Unknown) };
+        if !state.starts_nodes() && state != RolloutState::Failed {
+            return Err(CommandRefusal::OtherState { state, wanted: "began" });
+        }
+        if rollout.rules.terms().on_failure != OnFailure::Rollback {
+            return Err(CommandRefusal::NoRollback);
+        }
+        self.halt(key, HaltCause::RolledBack { by: by.to_owned() }, true);
+        Ok(())
+    }
+
+    fn skip(&mut self, key: &RolloutKey, by: &str, node: &NodeId) -> Result<(), CommandRefusal> {
+        let unknown = || CommandRefusal::UnknownNode(node.clone());
+        let index = self.nodes.find(node).ok_or_else(unknown)?;
+        self.rollouts.get(key).and_then(|rollout| rollout.record(index)).ok_or_else(unknown)?;
+        self.update(key, index, |record| {
+            record.skipped = Some(by.to_owned());
+            record.asked = None;
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! [`Coverage`]: what the terms of a rollout come to beside the nodes that a release declares: how many each
+//! wave, budget and edge has, and what is wrong with that.
+
+use std::collections::BTreeMap;
+
+use crate::placement::{Placement, RolloutRules, bits};
+
+/// The nodes of each wave, budget and edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    waves: Vec<usize>,
+    budgets: Vec<usize>,
+    before: Vec<usize>,
+    after: Vec<usize>,
+    order: EdgeOrder,
+    /// Edges of which a node that goes first is in a later wave than one that waits.
+    earliest_after: Vec<Option<u16>>,
+    latest_before: Vec<Option<u16>>,
+}
+
+/// Something that a publisher should know before the release is signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CoverageMistake {
+    /// A wave that nobody is in: its rule takes no node, or earlier waves take them all.
+    #[error("nobody is in wave `{0}`: its rule takes no node that no earlier wave took")]
+    EmptyWave(String),
+    /// A budget of no node.
+    #[error("the budget of `{0}` takes no node")]
+    EmptyBudget(String),
+    /// An edge of which one end takes no node.
+    #[error("the edge from `{before}` to `{after}` holds nobody: one of them takes no node")]
+    EmptyEdge {
+        /// What goes first.
+        before: String,
+        /// What waits.
+        after: String,
+    },
+    /// Edges whose nodes would wait for one another.
+    #[error("the edges {} close a cycle over the nodes that they take, so they hold nobody", named(.0))]
+    EdgeCycle(Vec<String>),
+    /// An edge against the order of the waves.
+    #[error(
+        "`{before}` goes before `{after}`, but some of it is in a later wave: within the order of waves the edge \
+         counts only for nodes of waves that are open"
+    )]
+    EdgeAgainstWaves {
+        /// What goes first.
+        before: String,
+        /// What waits.
+        after: String,
+    },
+}
+
+fn named(edges: &[String]) -> String {
+    edges.join(", ")
+}
+
+impl Coverage {
+    /// Counts nodes by their placements.
+    pub fn of(rules: &RolloutRules, placements: impl IntoIterator<Item = Placement>) -> Coverage {
+        let (budgets, edges) = (rules.terms().budgets.len(), rules.terms().edges.len());
+        let mut coverage = Coverage {
+            waves: vec![0; rules.waves()],
+            budgets: vec![0; budgets],
+            before: vec![0; edges],
+            after: vec![0; edges],
+            order: EdgeOrder::default(),
+            earliest_after: vec![None; edges],
+            latest_before: vec![None; edges],
+        };
+        for placement in placements {
+            coverage.add(&placement);
+        }
+        coverage
+    }
+
+    fn add(&mut self, placement: &Placement) {
+        let wave = placement.wave;
+        let count = |counts: &mut Vec<usize>, mask: u32| {
+            bits(mask).filter_map(|bit| counts.get_mut(bit).map(|n| *n += 1)).count()
+        };
+        if let Some(count) = self.waves.get_mut(usize::from(wave)) {
+            *count += 1;
+        }
+        count(&mut self.budgets, placement.budgets);
+        count(&mut self.before, placement.before);
+        count(&mut self.after, placement.after);
+        for edge in bits(placement.after) {
+            if let Some(earliest) = self.earliest_after.get_mut(edge) {
+                *earliest = Some(earliest.map_or(wave, |other| other.min(wave)));
+            }
+        }
+        for edge in bits(placement.before) {
+            if let Some(latest) = self.latest_before.get_mut(edge) {
+                *latest = Some(latest.map_or(wave, |other| other.max(wave)));
+            }
+        }
+        self.order.add(placement);
+    }
+
+    /// How many nodes a wave has.
+    pub fn in_wave(&self, wave: usize) -> usize {
+        self.waves.get(wave).copied().unwrap_or(0)
+    }
+
+    /// What is wrong. The implied last wave may be empty.
+    pub fn mistakes(&self, rules: &RolloutRules) -> Vec<CoverageMistake> {
+        let terms = rules.terms();
+        let empty_waves = terms.waves.iter().zip(&self.waves).filter(|(_, count)| **count == 0);
+        let mut found: Vec<CoverageMistake> =
+            empty_waves.map(|(wave, _)| CoverageMistake::EmptyWave(wave.name.clone())).collect();
+        let empty_budgets = terms.budgets.iter().zip(&self.budgets).filter(|(_, count)| **count == 0);
+        found.extend(
+            empty_budgets.map(|(budget, _)| CoverageMistake::EmptyBudget(budget.of.as_str().to_owned())),
+        );
+        for (index, edge) in terms.edges.iter().enumerate() {
+            let count = |counts: &[usize]| counts.get(index).copied().unwrap_or(0);
+            let (before, after) = (edge.before.as_str().to_owned(), edge.after.as_str().to_owned());
+            let latest = self.latest_before.get(index).copied().flatten();
+            let earliest = self.earliest_after.get(index).copied().flatten();
+            if count(&self.before) == 0 || count(&self.after) == 0 {
+                found.push(CoverageMistake::EmptyEdge { before, after });
+            } else if latest > earliest {
+                found.push(CoverageMistake::EdgeAgainstWaves { before, after });
+            }
+        }
+        let void = self.order.void();
+        if void != 0 {
+            let name = |index: usize| {
+                terms.edges.get(index).map(|edge| format!("`{}` before `{}`", edge.before, edge.after))
+            };
+            found.push(CoverageMistake::EdgeCycle(bits(void).filter_map(name).collect()));
+        }
+        found
+    }
+}
+
+/// Which edges have members in common such that one waits for the other, kept as members come and go.
+///
+/// A node that waits by edge i and goes first by edge j makes j wait for i. The nodes wait for one another in
+/// a circle exactly where the edges do; the edges of such a circle are *void*: they hold nobody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EdgeOrder {
+    counts: BTreeMap<(u8, u8), usize>,
+    void: u32,
+}
+
+impl EdgeOrder {
+    /// A member comes; whether what is void changed.
+    pub(crate) fn add(&mut self, placement: &Placement) -> bool {
+        let mut is_new = false;
+        for pair in pairs(placement) {
+            let count = self.counts.entry(pair).or_insert(0);
+            *count += 1;
+            is_new |= *count == 1;
+        }
+        is_new && self.recompute()
+    }
+
+    /// A member goes; whether what is void changed.
+    pub(crate) fn remove(&mut self, placement: &Placement) -> bool {
+        let mut is_over = false;
+        for pair in pairs(placement) {
+            if let Some(count) = self.counts.get_mut(&pair) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&pair);
+                    is_over = true;
+                }
+            }
+        }
+        is_over && self.recompute()
+    }
+
+    /// A bit for each edge on a circle.
+    pub(crate) fn void(&self) -> u32 {
+        self.void
+    }
+
+    fn recompute(&mut self) -> bool {
+        // Which edges an edge leads to, over any number of steps.
+        let mut reach = [0u32; 32];
+        for (i, j) in self.counts.keys() {
+            reach[usize::from(*i)] |= 1 << j;
+        }
+        for middle in 0..32 {
+            for from in 0..32 {
+                if reach[from] & (1 << middle) != 0 {
+                    reach[from] |= reach[middle];
+                }
+            }
+        }
+        let void =
+            (0..32).filter(|edge| reach[*edge] & (1 << edge) != 0).fold(0, |mask, edge| mask | 1 << edge);
+        let changed = void != self.void;
+        self.void = void;
+        changed
+    }
+}
+
+fn pairs(placement: &Placement) -> impl Iterator<Item = (u8, u8)> {
+    let before = placement.before;
+    let narrow = |bit: usize| u8::try_from(bit).unwrap_or(0);
+    bits(placement.after).flat_map(move |i| bits(before).map(move |j| (narrow(i), narrow(j))))
+}

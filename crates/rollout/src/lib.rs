@@ -1,0 +1,74 @@
+//! Rollouts: how a release reaches the nodes of its channel, wave by wave, and stops itself.
+//!
+//! ```text
+//! signed terms (trust::rollout_terms) --RolloutRules::place--> wave, budgets, edges of each node
+//!
+//! Published, Joined, Removed, Contact, Event, Command, Tick
+//!        |
+//!  Rollouts::handle(input, now) --> RolloutStep { commit, answer, effects }
+//!        |                            |  a store makes the commit durable where its guards hold,
+//!        |                            |  then gives the answer and carries out the effects
+//!        +--- Rollouts::reload  <-----+  where they do not, what is stored takes the place of what is held
+//! ```
+//!
+//! Pure: time, contact and events are arguments, effects are values. [`state`] has the tables of what follows
+//! what. What a step decides is a compare-and-set: each changed rollout names the version that the decision
+//! was made by, and each budget of which a slot was taken as well, so of two control planes that decide at
+//! once one loses and decides again over what is stored.
+//!
+//! Invariants (tests/rollouts_keep_their_promises.rs drives them through random worlds):
+//!
+//! - *Budgets are never exceeded* (ROL-1). Asked counts as in flight, and a node begins only after its
+//!   acknowledgement was taken, so a request that was withdrawn begins nothing. Two rollouts of one budget
+//!   share it.
+//! - *Converged rests on probes*: declared after the activation, every enforcing one passed since, in the
+//!   same boot, and the soak over from the node's own activation.
+//! - *No wave opens before its gate and its `notBefore`*; an operator may pass a gate, never the time.
+//! - *A halted rollout starts nothing*, in the same wave neither; what was asked and did not begin is not
+//!   asked any more.
+//! - *Nobody is stranded*: a node that can be reached is confirmed, or has a cause that is named
+//!   ([`Rollouts::explain`]). Offline nodes hold no wave and are taken along when they return. Edges that
+//!   close a circle hold nobody; a wave that comes later holds no node of an earlier one by an edge.
+//!
+//! Who joins in mid-rollout is in the wave that the rules give. Until that opens the node is pointed to the
+//! release of before; one that has none is taken along at once and counts nowhere, as it has nothing that
+//! could break.
+//!
+//! One event looks at one member: waves, edges and budgets are counted, and members that may begin stand in
+//! queues by what they wait for.
+
+mod advance;
+mod begin;
+mod budget;
+pub mod cadence;
+mod commands;
+mod coverage;
+pub mod event;
+mod explain;
+mod id;
+mod live;
+pub mod member;
+mod nodes;
+mod placement;
+mod queue;
+pub mod record;
+mod rollouts;
+pub mod state;
+mod step;
+
+pub use begin::{BeginWait, MAX_SUPERSEDED, RETENTION};
+pub use coverage::{Coverage, CoverageMistake};
+pub use event::{EventAnswer, EventCursor, EventOrder, EventRefusal, RolloutEvent, RolloutEventBody};
+pub use explain::{NodeExplanation, WaitCause};
+pub use id::{MAX_ROLLOUT_ID, ParseRolloutIdError, RolloutId, RolloutKey};
+pub use member::{MemberFailure, MemberGoal, MemberRecord};
+pub use placement::{DRAWS, Placement, RolloutRules, draw};
+pub use record::{
+    BudgetGuard, BudgetVersions, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,
+};
+pub use rollouts::{CLOCK_BACK, MAX_STARTS, Rollouts, STEP_GAP};
+pub use state::{NodeRolloutState, RolloutState};
+pub use step::{
+    CommandRefusal, JoiningNode, NewRollout, OpenReason, PublishRefusal, RolloutAnswer, RolloutCommand,
+    RolloutEffect, RolloutInput, RolloutNote, RolloutPointer, RolloutStep,
+};

@@ -1,0 +1,441 @@
+//! [`LiveRollout`]: a rollout in memory: its members, and what is counted of them so that one event looks at
+//! one member (counters of each wave and edge, queues of those that may begin, what is due when).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::status::Contact;
+use model::{Hostname, Timestamp};
+
+use crate::budget::{BudgetBook, BudgetIndex, HoldChange};
+use crate::coverage::EdgeOrder;
+use crate::id::RolloutKey;
+use crate::member::{MemberGoal, MemberRecord};
+use crate::nodes::{NodeIndex, NodeTable};
+use crate::placement::{RolloutRules, bits, hashed};
+use crate::queue::{QueuePosition, ReadyNeeds, ReadyQueues};
+use crate::record::{RolloutDocument, StoredRollout};
+use crate::state::{NodeRolloutState, RolloutState};
+
+/// What a member counts as in its wave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum MemberClass {
+    /// It may begin or is waited for.
+    Open,
+    /// It was asked or is on its way.
+    Moving,
+    /// It waits for its boot.
+    Deferred,
+    /// It is confirmed.
+    Converged,
+    /// It failed.
+    Failed,
+    /// It does not count: offline and not asked, pinned, taken out, forgiven, without a release before, back.
+    Apart,
+}
+
+/// How many members of a wave count as what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WaveCount {
+    pub(crate) open: usize,
+    pub(crate) moving: usize,
+    pub(crate) deferred: usize,
+    pub(crate) converged: usize,
+    pub(crate) failed: usize,
+    pub(crate) apart: usize,
+}
+
+impl WaveCount {
+    fn of(&mut self, class: MemberClass) -> &mut usize {
+        match class {
+            MemberClass::Open => &mut self.open,
+            MemberClass::Moving => &mut self.moving,
+            MemberClass::Deferred => &mut self.deferred,
+            MemberClass::Converged => &mut self.converged,
+            MemberClass::Failed => &mut self.failed,
+            MemberClass::Apart => &mut self.apart,
+        }
+    }
+
+    /// How many may fail by a gate that asks for so much success, in percent.
+    pub(crate) fn allowed(&self, success: u8) -> usize {
+        let counted = self.open + self.moving + self.deferred + self.converged + self.failed;
+        counted * usize::from(100 - success.min(100)) / 100
+    }
+
+    /// Nobody is waited for any more.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open == 0 && self.moving == 0
+    }
+}
+
+/// A member with what is derived of it.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveMember {
+    pub(crate) record: MemberRecord,
+    order: u64,
+    derived: Option<Derived>,
+}
+
+/// What was counted for a member, so that it can be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Derived {
+    class: MemberClass,
+    /// It holds back those that wait by its edges.
+    holds_edges: bool,
+    in_flight: bool,
+    /// The rollout is not back while it is not.
+    is_to_return: bool,
+    is_asked: bool,
+    timer: Option<Timestamp>,
+    queued: Option<QueuePosition>,
+    points_to_target: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LiveRollout {
+    pub(crate) document: RolloutDocument,
+    pub(crate) rules: RolloutRules,
+    pub(crate) members: BTreeMap<NodeIndex, LiveMember>,
+    pub(crate) waves: Vec<WaveCount>,
+    /// The members of each wave.
+    pub(crate) in_wave: Vec<BTreeSet<NodeIndex>>,
+    pub(crate) failed: Vec<BTreeSet<NodeIndex>>,
+    /// How many hold back those that wait, of each edge.
+    pub(crate) edges: Vec<usize>,
+    pub(crate) edge_order: EdgeOrder,
+    pub(crate) queues: ReadyQueues,
+    pub(crate) timers: BTreeSet<(Timestamp, NodeIndex)>,
+    pub(crate) asked: BTreeSet<NodeIndex>,
+    pub(crate) to_return: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) budgets: Vec<BudgetIndex>,
+    /// How many members each budget takes.
+    pub(crate) populations: Vec<usize>,
+    pub(crate) is_populated: bool,
+    pub(crate) changed: BTreeSet<NodeIndex>,
+    pub(crate) removed: Vec<model::NodeId>,
+    pub(crate) is_changed: bool,
+    pub(crate) drops_members: bool,
+}
+
+/// What a refresh came to.
+#[derive(Debug, Default)]
+pub(crate) struct Refreshed {
+    /// Budgets that have room since.
+    pub(crate) freed: Vec<BudgetIndex>,
+    /// The node's pointer or request changed.
+    pub(crate) wakes: bool,
+    /// The node holds other slots than before.
+    pub(crate) holds_changed: bool,
+}
+
+impl LiveRollout {
+    pub(crate) fn new(stored: &StoredRollout, book: &mut BudgetBook) -> LiveRollout {
+        let rules = RolloutRules::new(Arc::clone(&stored.terms));
+        let key = &stored.document.key;
+        let budgets: Vec<BudgetIndex> =
+            rules.terms().budgets.iter().map(|budget| book.enter(budget, key)).collect();
+        LiveRollout {
+            document: stored.document.clone(),
+            members: BTreeMap::new(),
+            waves: vec![WaveCount::default(); rules.waves()],
+            in_wave: vec![BTreeSet::new(); rules.waves()],
+            failed: vec![BTreeSet::new(); rules.waves()],
+            edges: vec![0; rules.terms().edges.len()],
+            edge_order: EdgeOrder::default(),
+            queues: ReadyQueues::default(),
+            timers: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            to_return: 0,
+            in_flight: 0,
+            populations: vec![0; budgets.len()],
+            budgets,
+            is_populated: false,
+            changed: BTreeSet::new(),
+            removed: Vec::new(),
+            is_changed: false,
+            drops_members: false,
+            rules,
+        }
+    }
+
+    pub(crate) fn key(&self) -> &RolloutKey {
+        &self.document.key
+    }
+
+    pub(crate) fn record(&self, node: NodeIndex) -> Option<&MemberRecord> {
+        self.members.get(&node).map(|member| &member.record)
+    }
+
+    pub(crate) fn state(&self) -> RolloutState {
+        self.document.state
+    }
+
+    pub(crate) fn enter(&mut self, state: RolloutState, now: Timestamp) {
+        debug_assert!(self.document.state.may_become(state), "{} to {state}", self.document.state);
+        (self.document.state, self.document.since) = (state, now);
+        self.is_changed = true;
+    }
+
+    /// It is its channel's current rollout, by its state.
+    pub(crate) fn is_current(&self) -> bool {
+        !matches!(
+            self.document.state,
+            RolloutState::Opening | RolloutState::Superseded | RolloutState::Pruned
+        )
+    }
+
+    pub(crate) fn is_open(&self, wave: u16) -> bool {
+        usize::from(wave) < self.document.opened.len()
+    }
+
+    /// A member comes; the caller refreshes it.
+    pub(crate) fn add(&mut self, node: NodeIndex, record: MemberRecord) {
+        let seed = self.rules.terms().seed.as_bytes();
+        let order = hashed([b"muster rollout order\0".as_slice(), seed], &record.hostname);
+        let placement = record.placement;
+        for (population, _) in
+            self.populations.iter_mut().zip(0..32).filter(|(_, bit)| placement.budgets & (1 << bit) != 0)
+        {
+            *population += 1;
+        }
+        if let Some(wave) = self.in_wave.get_mut(usize::from(placement.wave)) {
+            wave.insert(node);
+        }
+        self.edge_order.add(&placement);
+        self.members.insert(node, LiveMember { record, order, derived: None });
+    }
+
+    /// The budgets that a member is in.
+    pub(crate) fn budgets_of(&self, record: &MemberRecord) -> Vec<BudgetIndex> {
+        bits(record.placement.budgets).filter_map(|bit| self.budgets.get(bit).copied()).collect()
+    }
+
+    /// Takes back what was counted for a member, and counts what it is now.
+    pub(crate) fn refresh(
+        &mut self,
+        node: NodeIndex,
+        nodes: &mut NodeTable,
+        book: &mut BudgetBook,
+        now: Timestamp,
+    ) -> Refreshed {
+        let mut refreshed = Refreshed::default();
+        let Some(member) = self.members.get(&node) else { return refreshed };
+        let (before, order) = (member.derived, member.order);
+        let contact = nodes.get(node).and_then(|known| known.contact);
+        let mut after = derive(&member.record, contact, self.is_open(member.record.placement.wave), now);
+        let record = &member.record;
+        let (placement, budgets) = (record.placement, self.budgets_of(record));
+        let was_in_flight = before.is_some_and(|before| before.in_flight);
+        if was_in_flight != after.in_flight {
+            for budget in &budgets {
+                let change = match after.in_flight {
+                    true => book.hold(*budget, node),
+                    false => book.release(*budget, node),
+                };
+                let Some(known) = nodes.get_mut(node) else { continue };
+                match change {
+                    HoldChange::Taken => known.holds.push(*budget),
+                    HoldChange::Freed => {
+                        known.holds.retain(|held| held != budget);
+                        refreshed.freed.push(*budget);
+                    }
+                    HoldChange::Unchanged => {}
+                }
+                refreshed.holds_changed |= change != HoldChange::Unchanged;
+            }
+        }
+        if may_begin(&member.record, contact, self.is_open(placement.wave), now) {
+            let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
+            let lacks: Vec<BudgetIndex> = match member.record.is_fresh() {
+                true => Vec::new(),
+                false => budgets.into_iter().filter(|budget| !held.contains(budget)).collect(),
+            };
+            let waits_for = match member.record.goal {
+                MemberGoal::Target if !member.record.is_fresh() => placement.after,
+                MemberGoal::Target | MemberGoal::Before => 0,
+            };
+            let needs = ReadyNeeds { goal: member.record.goal, budgets: lacks, waits_for };
+            after.queued = Some(self.queues.position(needs, placement.wave, order, node));
+        }
+        refreshed.wakes = before.is_none_or(|before| {
+            before.points_to_target != after.points_to_target || before.is_asked != after.is_asked
+        });
+        self.count(node, before, after);
+        if let Some(member) = self.members.get_mut(&node) {
+            member.derived = Some(after);
+        }
+        refreshed
+    }
+
+    /// Takes a member out; its holds are freed.
+    pub(crate) fn remove(
+        &mut self,
+        node: NodeIndex,
+        nodes: &mut NodeTable,
+        book: &mut BudgetBook,
+    ) -> Vec<BudgetIndex> {
+        let Some(member) = self.members.remove(&node) else { return Vec::new() };
+        let placement = member.record.placement;
+        let mut freed = Vec::new();
+        if let Some(derived) = member.derived {
+            self.uncount(node, placement.wave, placement.before, derived);
+            if derived.in_flight {
+                for budget in self.budgets_of(&member.record) {
+                    if book.release(budget, node) == HoldChange::Freed {
+                        freed.push(budget);
+                        if let Some(known) = nodes.get_mut(node) {
+                            known.holds.retain(|held| *held != budget);
+                        }
+                    }
+                }
+            }
+        }
+        for bit in bits(placement.budgets) {
+            if let Some(population) = self.populations.get_mut(bit) {
+                *population = population.saturating_sub(1);
+            }
+        }
+        if let Some(wave) = self.in_wave.get_mut(usize::from(placement.wave)) {
+            wave.remove(&node);
+        }
+        self.edge_order.remove(&placement);
+        self.changed.remove(&node);
+        if let Some(known) = nodes.get_mut(node) {
+            let key = self.document.key.clone();
+            known.rollouts.retain(|rollout| *rollout != key);
+        }
+        freed
+    }
+
+    fn count(&mut self, node: NodeIndex, before: Option<Derived>, after: Derived) {
+        let Some(member) = self.members.get(&node) else { return };
+        let placement = member.record.placement;
+        if let Some(before) = before {
+            self.uncount(node, placement.wave, placement.before, before);
+        }
+        let wave = usize::from(placement.wave);
+        if let Some(count) = self.waves.get_mut(wave) {
+            *count.of(after.class) += 1;
+        }
+        if after.class == MemberClass::Failed
+            && let Some(failed) = self.failed.get_mut(wave)
+        {
+            failed.insert(node);
+        }
+        if after.holds_edges {
+            bits(placement.before)
+                .for_each(|bit| self.edges.iter_mut().skip(bit).take(1).for_each(|n| *n += 1));
+        }
+        self.in_flight += usize::from(after.in_flight);
+        self.to_return += usize::from(after.is_to_return);
+        if after.is_asked {
+            self.asked.insert(node);
+        }
+        self.timers.extend(after.timer.map(|at| (at, node)));
+        if let Some(queued) = after.queued {
+            self.queues.insert(queued);
+        }
+    }
+
+    fn uncount(&mut self, node: NodeIndex, wave: u16, edges: u32, before: Derived) {
+        let wave = usize::from(wave);
+        if let Some(count) = self.waves.get_mut(wave) {
+            *count.of(before.class) -= 1;
+        }
+        if let Some(failed) = self.failed.get_mut(wave) {
+            failed.remove(&node);
+        }
+        if before.holds_edges {
+            bits(edges).for_each(|bit| self.edges.iter_mut().skip(bit).take(1).for_each(|n| *n -= 1));
+        }
+        self.in_flight -= usize::from(before.in_flight);
+        self.to_return -= usize::from(before.is_to_return);
+        self.asked.remove(&node);
+        if let Some(at) = before.timer {
+            self.timers.remove(&(at, node));
+        }
+        if let Some(queued) = before.queued {
+            self.queues.remove(queued);
+        }
+    }
+
+    /// The edges that hold somebody back now.
+    pub(crate) fn holding_edges(&self) -> u32 {
+        let held = self.edges.iter().zip(0..32).filter(|(count, _)| **count > 0);
+        held.fold(0, |mask, (_, bit)| mask | 1 << bit) & !self.edge_order.void()
+    }
+
+    /// A wave with more failures than its gate allows: its index, how many failed, how many may, and one.
+    pub(crate) fn broken_gate(&self) -> Option<(usize, usize, usize, Hostname)> {
+        self.waves.iter().enumerate().find_map(|(wave, count)| {
+            let allowed = count.allowed(self.rules.gate(wave).success);
+            let example = self.failed.get(wave)?.first().filter(|_| count.failed > allowed)?;
+            Some((wave, count.failed, allowed, self.record(*example)?.hostname.clone()))
+        })
+    }
+}
+
+/// Whether a member may be asked now, as far as it and its wave go.
+fn may_begin(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now: Timestamp) -> bool {
+    let free = record.asked.is_none()
+        && record.skipped.is_none()
+        && !record.passed_on
+        && record.retry_at.is_none()
+        && contact == Some(Contact::Online);
+    let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
+    free && match (record.state, record.goal) {
+        (NodeRolloutState::Pending, MemberGoal::Target) => (is_open && !is_pinned) || record.is_fresh(),
+        (NodeRolloutState::Converged, MemberGoal::Before) => true,
+        _ => false,
+    }
+}
+
+fn derive(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now: Timestamp) -> Derived {
+    let class = class_of(record, contact, now);
+    let in_flight = record.in_flight();
+    let stuck = record.state == NodeRolloutState::Failed && in_flight;
+    let holds_edges =
+        is_open && (matches!(class, MemberClass::Open | MemberClass::Moving) || stuck && !record.is_fresh());
+    let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
+    Derived {
+        class,
+        holds_edges,
+        in_flight,
+        is_to_return: is_to_return(record, contact),
+        is_asked: record.asked.is_some(),
+        timer: record.wake_at(is_pinned),
+        queued: None,
+        points_to_target: record.points_to_target(),
+    }
+}
+
+fn is_to_return(record: &MemberRecord, contact: Option<Contact>) -> bool {
+    let counts = record.goal == MemberGoal::Before
+        && record.skipped.is_none()
+        && !record.passed_on
+        && contact != Some(Contact::Offline);
+    let is_back = matches!(record.state, NodeRolloutState::Reverted | NodeRolloutState::Pending);
+    counts && !is_back && !(record.state == NodeRolloutState::Failed && !record.has_begun())
+}
+
+fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> MemberClass {
+    use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
+    if record.is_fresh() || record.skipped.is_some() || record.passed_on {
+        return MemberClass::Apart;
+    }
+    if record.has_failed() {
+        return MemberClass::Failed;
+    }
+    let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
+    match record.state {
+        Pending if record.asked.is_some() => MemberClass::Moving,
+        Pending if is_pinned || contact == Some(Contact::Offline) => MemberClass::Apart,
+        Pending => MemberClass::Open,
+        Activating | Soaking => MemberClass::Moving,
+        Deferred => MemberClass::Deferred,
+        Converged => MemberClass::Converged,
+        Failed | Reverted => MemberClass::Apart,
+    }
+}

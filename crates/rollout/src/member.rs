@@ -1,0 +1,465 @@
+//! [`MemberRecord`]: one node in one rollout, as it is stored, and what each event makes of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::time::SLACK;
+use model::{Hostname, NodeId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{
+    DeclaredProbe, EventCursor, EventRefusal, MAX_EVENT_TEXT, MAX_PROBE_NAME, MAX_PROBES, ProbeMode,
+    ProbeOutcome, RolloutEventBody,
+};
+use crate::placement::Placement;
+use crate::state::NodeRolloutState;
+
+/// How long a node that was asked may take to acknowledge it; then the request is withdrawn.
+pub const ASK_LEASE: Duration = Duration::from_secs(600);
+/// How long the activation itself may take, the confirm window aside.
+pub const ACTIVATION_LIMIT: Duration = Duration::from_secs(3600);
+/// How long after its soak a node is waited for.
+pub const SOAK_SILENCE: Duration = Duration::from_secs(3600);
+/// How long the boot of a deferred node is waited for: two weeks.
+pub const DEFER_LIMIT: Duration = Duration::from_secs(14 * 24 * 3600);
+/// The most requests that a node may refuse or let pass while it is online.
+pub const MAX_ATTEMPTS: u8 = 5;
+/// After so long a node is asked again that refused or let pass a request; doubled with each time.
+pub const RETRY_WAIT: Duration = Duration::from_secs(60);
+
+/// One node in one rollout. What a store keeps; everything else is made of it.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberRecord {
+    /// The node.
+    pub node: NodeId,
+    /// Its hostname.
+    pub hostname: Hostname,
+    /// Where it is in the rollout.
+    pub placement: Placement,
+    /// Enforcing probes that the release declares of it.
+    #[serde(default, skip_serializing_if = "no_probes")]
+    pub enforcing: Arc<[String]>,
+    /// The release that it had; absent where it had none that it may be pointed to.
+    pub before: Option<u64>,
+    /// How it stands.
+    pub state: NodeRolloutState,
+    /// Since when.
+    pub since: Timestamp,
+    /// Where it is to go.
+    #[serde(default, skip_serializing_if = "MemberGoal::is_target")]
+    pub goal: MemberGoal,
+    /// It was asked, and its acknowledgement was not taken yet.
+    pub asked: Option<Request>,
+    /// When it was asked the first time.
+    pub first_asked: Option<Timestamp>,
+    /// How many requests it refused or let pass.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: u8,
+    /// Not to be asked before this.
+    pub retry_at: Option<Timestamp>,
+    /// Past this it counts as silent.
+    pub deadline: Option<Timestamp>,
+    /// The boot in which it activated the release.
+    pub boot: Option<String>,
+    /// The probes that it declared, with what the enforcing ones found.
+    pub probes: Option<Vec<ProbeRecord>>,
+    /// Why it failed.
+    pub failure: Option<MemberFailure>,
+    /// An operator let the rollout go on in spite of its failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forgiven: bool,
+    /// The operator who took it out of the rollout.
+    pub skipped: Option<String>,
+    /// A newer rollout asked it; it counts there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passed_on: bool,
+    /// Up to where its events were taken.
+    #[serde(default)]
+    pub cursor: EventCursor,
+}
+
+fn no_probes(probes: &Arc<[String]>) -> bool {
+    probes.is_empty()
+}
+
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
+
+/// Where a node is to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberGoal {
+    /// To the release of the rollout.
+    #[default]
+    Target,
+    /// Back to the one that it had.
+    Before,
+}
+
+impl MemberGoal {
+    fn is_target(&self) -> bool {
+        *self == MemberGoal::Target
+    }
+}
+
+/// That a node was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// When.
+    pub at: Timestamp,
+    /// Until when it may acknowledge.
+    pub until: Timestamp,
+}
+
+/// A declared probe, and whether it passed since the activation.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeRecord {
+    /// Its name.
+    pub name: String,
+    /// Whether it counts.
+    pub mode: ProbeMode,
+    /// What it found last.
+    pub outcome: Option<ProbeOutcome>,
+}
+
+/// Why a node failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "cause")]
+pub enum MemberFailure {
+    /// It said so.
+    Reported {
+        /// Its words.
+        message: String,
+    },
+    /// It was not heard of in time.
+    Silent {
+        /// How it stood.
+        was: NodeRolloutState,
+    },
+    /// It returned by itself.
+    Returned,
+    /// It refused what it was asked.
+    Refused {
+        /// Its code.
+        code: String,
+    },
+    /// It let requests pass while it was online.
+    Unanswered,
+}
+
+/// How the times of waits are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockShift {
+    /// The clock was set back by so much: everything noted is earlier by that.
+    Back(Duration),
+    /// For so long nobody could be heard here, so nobody was silent.
+    Silence(Duration),
+}
+
+/// What of the rollout an event is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemberTerms {
+    pub(crate) target: u64,
+    pub(crate) soak: Duration,
+    pub(crate) confirm: Duration,
+    pub(crate) now: Timestamp,
+}
+
+impl MemberRecord {
+    /// It counts as in flight: asked, activating, soaking, deferred, or failed and not back. What an operator
+    /// took out, and what a newer rollout asked, does not.
+    pub fn in_flight(&self) -> bool {
+        use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
+        let counts = self.before.is_some() && self.skipped.is_none() && !self.passed_on;
+        counts
+            && match self.state {
+                Pending | Converged => self.asked.is_some(),
+                Activating | Soaking | Deferred => true,
+                Failed => self.has_begun(),
+                Reverted => false,
+            }
+    }
+
+    /// A node that had no release is taken along at once and counts nowhere: it has nothing that could break.
+    pub fn is_fresh(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// It began, so that a failure leaves it changed until it is back.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self.failure, Some(MemberFailure::Refused { .. } | MemberFailure::Unanswered))
+    }
+
+    /// It failed, and no operator let that pass.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some() && !self.forgiven
+    }
+
+    /// Where it is pointed to: the rollout's release, or the one that it had.
+    pub(crate) fn points_to_target(&self) -> bool {
+        use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
+        match (self.goal, self.state) {
+            (MemberGoal::Target, Pending) => self.asked.is_some(),
+            (MemberGoal::Target, Activating | Soaking | Converged | Deferred) => true,
+            // One that fell silent may still be at it.
+            (MemberGoal::Target, Failed) => matches!(self.failure, Some(MemberFailure::Silent { .. })),
+            (MemberGoal::Before, Converged) => self.asked.is_none(),
+            (MemberGoal::Target, Reverted) | (MemberGoal::Before, _) => false,
+        }
+    }
+
+    /// When it is to be looked at again.
+    pub(crate) fn wake_at(&self, now_pinned: bool) -> Option<Timestamp> {
+        let pinned = self.placement.pinned.filter(|_| now_pinned);
+        let asked = self.asked.map(|asked| asked.until);
+        [asked, self.deadline, self.retry_at, pinned].into_iter().flatten().min()
+    }
+
+    /// The clock here was set back, or nothing was heard here of anybody.
+    pub(crate) fn shift(&mut self, shift: ClockShift) {
+        let until = self.asked.as_mut().map(|asked| &mut asked.until);
+        let waits = until.into_iter().chain(self.deadline.as_mut());
+        match shift {
+            ClockShift::Silence(by) => waits.for_each(|at| *at = at.plus(by)),
+            ClockShift::Back(by) => {
+                waits.for_each(|at| *at = at.minus(by));
+                let asked = self.asked.as_mut().map(|asked| &mut asked.at);
+                let times = asked.into_iter().chain(self.first_asked.as_mut()).chain(self.retry_at.as_mut());
+                times.chain([&mut self.since]).for_each(|at| *at = at.minus(by));
+            }
+        }
+    }
+
+    /// Whether it waits for something that a shift moves.
+    pub(crate) fn waits(&self) -> bool {
+        self.asked.is_some() || self.deadline.is_some() || self.retry_at.is_some()
+    }
+
+    pub(crate) fn enter(&mut self, state: NodeRolloutState, now: Timestamp) {
+        debug_assert!(self.state.may_become(state), "{} to {state}", self.state);
+        (self.state, self.since) = (state, now);
+        self.deadline = None;
+    }
+
+    /// It is asked.
+    pub(crate) fn ask(&mut self, now: Timestamp) {
+        self.asked = Some(Request { at: now, until: now.plus(ASK_LEASE) });
+        self.first_asked = self.first_asked.or(Some(now));
+        self.retry_at = None;
+    }
+
+    /// A request was refused or let pass.
+    pub(crate) fn put_off(&mut self, failure: MemberFailure, now: Timestamp) {
+        self.asked = None;
+        self.attempts = self.attempts.saturating_add(1);
+        if self.attempts >= MAX_ATTEMPTS && self.state == NodeRolloutState::Pending {
+            self.fail(failure, now);
+            return;
+        }
+        let doubled = u32::from(self.attempts.clamp(1, MAX_ATTEMPTS) - 1);
+        self.retry_at = Some(now.plus(RETRY_WAIT * 2u32.pow(doubled)));
+    }
+
+    pub(crate) fn fail(&mut self, failure: MemberFailure, now: Timestamp) {
+        self.enter(NodeRolloutState::Failed, now);
+        self.asked = None;
+        self.failure = Some(failure);
+    }
+
+    /// A node that had fallen silent is heard of: it is as it was.
+    fn heard(&mut self, terms: MemberTerms) {
+        if let Some(MemberFailure::Silent { was }) = self.failure.clone() {
+            self.failure = None;
+            self.enter(was, terms.now);
+            self.deadline = self.limit(terms).map(|limit| terms.now.plus(limit));
+        }
+    }
+
+    /// How long it may stay as it is without a word.
+    fn limit(&self, terms: MemberTerms) -> Option<Duration> {
+        match self.state {
+            NodeRolloutState::Activating => Some(ACTIVATION_LIMIT + terms.confirm + SLACK),
+            NodeRolloutState::Soaking => Some(terms.soak + SOAK_SILENCE),
+            NodeRolloutState::Deferred => Some(DEFER_LIMIT),
+            _ => None,
+        }
+    }
+
+    fn go_on(&mut self, state: NodeRolloutState, terms: MemberTerms) {
+        self.enter(state, terms.now);
+        self.deadline = self.limit(terms).map(|limit| terms.now.plus(limit));
+    }
+
+    /// What an event makes of it.
+    pub(crate) fn take(&mut self, event: &RolloutEventBody, terms: MemberTerms) -> Result<(), EventRefusal> {
+        use NodeRolloutState::{Activating, Deferred, Failed, Pending, Reverted, Soaking};
+        self.heard(terms);
+        let other_state = EventRefusal::OtherState { state: self.state };
+        let to_target = self.goal == MemberGoal::Target;
+        match event {
+            RolloutEventBody::DispatchAck => self.acknowledge(terms),
+            RolloutEventBody::DispatchReject { code } => {
+                self.asked.ok_or(EventRefusal::NotAsked)?;
+                self.put_off(MemberFailure::Refused { code: kept(code) }, terms.now);
+                Ok(())
+            }
+            RolloutEventBody::ActivationStarted if self.state == Activating => Ok(()),
+            RolloutEventBody::ActivationComplete { release, boot } => match self.state {
+                Activating | Deferred if to_target => self.activated(*release, boot, terms),
+                // It booted again, and runs it again: its probes begin anew.
+                Soaking if to_target => {
+                    check_release(*release, terms.target)?;
+                    (self.boot, self.probes) = (Some(short(boot)?), None);
+                    Ok(())
+                }
+                _ => Err(other_state),
+            },
+            RolloutEventBody::ActivationFailed { message } if matches!(self.state, Activating | Deferred) => {
+                self.fail(MemberFailure::Reported { message: kept(message) }, terms.now);
+                Ok(())
+            }
+            RolloutEventBody::ActivationDeferred { .. } if self.state == Activating && to_target => {
+                self.go_on(Deferred, terms);
+                Ok(())
+            }
+            RolloutEventBody::ProbeTopologyDeclared { probes } if self.state == Soaking => {
+                self.declare(probes)
+            }
+            RolloutEventBody::ProbeResult { probe, outcome, boot } if self.state == Soaking => {
+                self.probed(probe, *outcome, boot)
+            }
+            RolloutEventBody::ProbeFailureFirst { .. } if self.state == Soaking => Ok(()),
+            RolloutEventBody::Failed { message } if matches!(self.state, Activating | Soaking | Deferred) => {
+                self.fail(MemberFailure::Reported { message: kept(message) }, terms.now);
+                Ok(())
+            }
+            RolloutEventBody::RollbackComplete { release } => match self.state {
+                Activating | Soaking | Deferred | Failed => {
+                    // The node knows better than anybody which release it confirmed last.
+                    if *release == terms.target {
+                        let want = self.before.unwrap_or(0);
+                        return Err(EventRefusal::OtherRelease { got: *release, want });
+                    }
+                    self.before = self.before.map(|_| *release);
+                    if to_target && self.failure.is_none() {
+                        self.failure = Some(MemberFailure::Returned);
+                    }
+                    self.enter(Reverted, terms.now);
+                    self.asked = None;
+                    Ok(())
+                }
+                _ => Err(other_state),
+            },
+            RolloutEventBody::Converged { release, boot, soaked_secs }
+                if self.state == Soaking && to_target =>
+            {
+                self.confirm(*release, boot, *soaked_secs, terms)
+            }
+            _ if self.state == Pending => Err(EventRefusal::NotAsked),
+            _ => Err(other_state),
+        }
+    }
+
+    fn acknowledge(&mut self, terms: MemberTerms) -> Result<(), EventRefusal> {
+        let asked = self.asked.ok_or(EventRefusal::NotAsked)?;
+        if terms.now > asked.until {
+            return Err(EventRefusal::NotAsked);
+        }
+        self.asked = None;
+        self.attempts = 0;
+        self.go_on(NodeRolloutState::Activating, terms);
+        Ok(())
+    }
+
+    fn activated(&mut self, release: u64, boot: &str, terms: MemberTerms) -> Result<(), EventRefusal> {
+        check_release(release, terms.target)?;
+        (self.boot, self.probes) = (Some(short(boot)?), None);
+        self.go_on(NodeRolloutState::Soaking, terms);
+        Ok(())
+    }
+
+    fn declare(&mut self, probes: &[DeclaredProbe]) -> Result<(), EventRefusal> {
+        if probes.len() > MAX_PROBES || probes.iter().any(|probe| probe.name.len() > MAX_PROBE_NAME) {
+            return Err(EventRefusal::TooManyProbes);
+        }
+        let declared = |name: &String| {
+            probes.iter().any(|probe| probe.name == *name && probe.mode == ProbeMode::Enforce)
+        };
+        if let Some(lacking) = self.enforcing.iter().find(|name| !declared(name)) {
+            return Err(EventRefusal::LacksProbe(lacking.clone()));
+        }
+        let record =
+            |probe: &DeclaredProbe| ProbeRecord { name: probe.name.clone(), mode: probe.mode, outcome: None };
+        self.probes = Some(probes.iter().map(record).collect());
+        Ok(())
+    }
+
+    fn probed(&mut self, probe: &str, outcome: ProbeOutcome, boot: &str) -> Result<(), EventRefusal> {
+        if self.boot.as_deref() != Some(boot) {
+            return Err(EventRefusal::OtherBoot);
+        }
+        let probes = self.probes.as_mut().ok_or(EventRefusal::NoTopology)?;
+        let undeclared = || EventRefusal::UndeclaredProbe(kept(probe));
+        let record = probes.iter_mut().find(|record| record.name == probe).ok_or_else(undeclared)?;
+        record.outcome = Some(outcome);
+        Ok(())
+    }
+
+    fn confirm(
+        &mut self,
+        release: u64,
+        boot: &str,
+        soaked_secs: u64,
+        terms: MemberTerms,
+    ) -> Result<(), EventRefusal> {
+        check_release(release, terms.target)?;
+        if self.boot.as_deref() != Some(boot) {
+            return Err(EventRefusal::OtherBoot);
+        }
+        if let Some(missing) = self.missing_probe()? {
+            return Err(EventRefusal::ProbeNotPassed(missing.to_owned()));
+        }
+        // The node's clock that nobody sets says how long it soaked. It cannot have begun before it was
+        // asked, by the clock here, where that was not set back since.
+        let possible = self.first_asked.filter(|asked| *asked <= terms.now);
+        let possible = possible.map_or(Duration::MAX, |asked| terms.now.since(asked) + SLACK);
+        let soaked = Duration::from_secs(soaked_secs).min(possible);
+        if soaked < terms.soak {
+            return Err(EventRefusal::SoakNotOver { left_secs: (terms.soak - soaked).as_secs() });
+        }
+        self.enter(NodeRolloutState::Converged, terms.now);
+        Ok(())
+    }
+
+    /// The first enforcing probe that has not passed since the activation.
+    pub(crate) fn missing_probe(&self) -> Result<Option<&str>, EventRefusal> {
+        let probes = self.probes.as_ref().ok_or(EventRefusal::NoTopology)?;
+        let missing = probes
+            .iter()
+            .find(|probe| probe.mode == ProbeMode::Enforce && probe.outcome != Some(ProbeOutcome::Pass));
+        Ok(missing.map(|probe| probe.name.as_str()))
+    }
+}
+
+fn check_release(got: u64, want: u64) -> Result<(), EventRefusal> {
+    if got == want { Ok(()) } else { Err(EventRefusal::OtherRelease { got, want }) }
+}
+
+/// A boot's id, which is not kept where it is too long to be one.
+fn short(boot: &str) -> Result<String, EventRefusal> {
+    if boot.len() <= MAX_PROBE_NAME { Ok(boot.to_owned()) } else { Err(EventRefusal::OtherBoot) }
+}
+
+/// As much of a text as is kept.
+fn kept(text: &str) -> String {
+    let mut kept = text.to_owned();
+    let cut = (0..=MAX_EVENT_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    kept.truncate(cut.unwrap_or(0));
+    kept
+}

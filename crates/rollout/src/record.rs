@@ -1,0 +1,173 @@
+//! [`RolloutDocument`] and what a store keeps of rollouts: the state from which everything in memory can be
+//! made again.
+//!
+//! The forms are kept: fields are only added, and what an earlier version wrote is read (a golden test).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use model::{Digest, Hostname, NodeId, Timestamp};
+use serde::{Deserialize, Serialize};
+use trust::RolloutTerms;
+
+use crate::id::{RolloutId, RolloutKey};
+use crate::member::MemberRecord;
+use crate::state::RolloutState;
+
+/// A rollout, its members aside.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutDocument {
+    /// Which.
+    #[serde(flatten)]
+    pub key: RolloutKey,
+    /// What the wire calls it.
+    pub id: RolloutId,
+    /// Raised with every change; a decision counts only where it is the one that the decision was made by.
+    pub version: u64,
+    /// The digest of the release's header, which has the terms.
+    pub header: Digest,
+    /// When the release was published here.
+    pub published: Timestamp,
+    /// How it stands.
+    pub state: RolloutState,
+    /// Since when.
+    pub since: Timestamp,
+    /// When each open wave was opened, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub opened: Vec<Timestamp>,
+    /// Gates that operators passed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approval>,
+    /// An operator paused it.
+    pub paused: Option<PausedRollout>,
+    /// Why it does not go on.
+    pub halt: Option<Halt>,
+    /// The latest time at which something of it was decided.
+    pub latest: Timestamp,
+}
+
+/// An operator's word that a wave's gate counts as passed; for a rollout that did not begin, that it may.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// The wave whose gate it is; absent: the rollout's beginning.
+    pub wave: Option<u16>,
+    /// The operator.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// That a rollout is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PausedRollout {
+    /// The operator.
+    pub by: String,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+/// That a rollout starts nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Halt {
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    pub cause: HaltCause,
+    /// What was started goes back.
+    pub goes_back: bool,
+}
+
+/// Why a rollout starts nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "cause")]
+pub enum HaltCause {
+    /// More nodes of a wave failed than its gate allows.
+    Gate {
+        /// The wave.
+        wave: String,
+        /// How many failed.
+        failed: u64,
+        /// How many may.
+        allowed: u64,
+        /// One of them.
+        example: Hostname,
+    },
+    /// An operator ended it.
+    Aborted {
+        /// Who.
+        by: String,
+    },
+    /// An operator called it back.
+    RolledBack {
+        /// Who.
+        by: String,
+    },
+}
+
+impl fmt::Display for HaltCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HaltCause::Gate { wave, failed, allowed, example } => {
+                write!(f, "{failed} of the nodes in wave {wave} failed, {allowed} may; one is {example}")
+            }
+            HaltCause::Aborted { by } => write!(f, "{by} aborted it"),
+            HaltCause::RolledBack { by } => write!(f, "{by} rolled it back"),
+        }
+    }
+}
+
+/// What a step wants to have stored, all of it or nothing: only if every guard holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RolloutCommit {
+    /// The changed rollouts.
+    pub rollouts: Vec<RolloutChange>,
+    /// The budgets of which slots were taken.
+    pub budgets: Vec<BudgetGuard>,
+}
+
+/// What changes of one rollout. It counts only if the stored version is the expected one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutChange {
+    /// The version that the decision was made by; 0: the rollout must not be there yet.
+    pub expected: u64,
+    /// The document, with its new version.
+    pub document: RolloutDocument,
+    /// Members that are new or changed.
+    pub members: Vec<MemberRecord>,
+    /// Members that go.
+    pub removed: Vec<NodeId>,
+    /// All members go.
+    pub drops_members: bool,
+}
+
+/// That slots of a budget were taken by a version of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetGuard {
+    /// The budget's identity.
+    pub budget: String,
+    /// The version that the decision was made by; 0: none is stored.
+    pub expected: u64,
+    /// The version to be stored.
+    pub next: u64,
+}
+
+/// One rollout as it is stored, with the terms of its header.
+#[derive(Clone, Debug)]
+pub struct StoredRollout {
+    /// The document.
+    pub document: RolloutDocument,
+    /// The terms.
+    pub terms: Arc<RolloutTerms>,
+    /// All members.
+    pub members: Vec<MemberRecord>,
+}
+
+/// The stored versions of budgets, by their identity.
+pub type BudgetVersions = BTreeMap<String, u64>;

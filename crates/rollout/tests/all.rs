@@ -1,0 +1,12 @@
+//! The tests of this crate, as one program.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::disallowed_methods)]
+
+mod contacts_are_spread;
+mod events_take_effect_once;
+mod model;
+mod nodes_are_placed_by_the_terms;
+mod rollouts_keep_their_promises;
+mod stored_forms_are_kept;
+mod transitions_are_those_of_the_table;
+mod waiting_has_a_cause;

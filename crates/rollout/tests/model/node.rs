@@ -1,0 +1,295 @@
+//! A node: it activates, soaks, fails, falls silent, returns by itself, or lies.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lang::Value;
+use model::{Channel, Hostname, Incarnation, NodeId, Timestamp};
+use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
+use rollout::{
+    EventAnswer, EventRefusal, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId, RolloutPointer,
+};
+
+use super::Rng;
+
+/// What a release does to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Well,
+    ActivationFails,
+    ProbesFail,
+    CutOff,
+    NeedsBoot,
+    Rejects,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Switching(Timestamp),
+    Rebooting(Timestamp),
+    Soaking { since: Timestamp, next_say: Timestamp },
+    Returning(Timestamp),
+}
+
+#[derive(Clone, Debug)]
+struct Job {
+    rollout: RolloutId,
+    target: u64,
+    soak: Duration,
+    phase: Phase,
+    fate: Fate,
+    /// It said that it confirms; whether that was heard it may not know.
+    said_converged: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Outbox {
+    events: Vec<RolloutEventBody>,
+    taken: usize,
+    /// The newest request that it acknowledged and did not follow yet.
+    acknowledged: bool,
+}
+
+pub struct SimNode {
+    pub id: NodeId,
+    pub hostname: Hostname,
+    pub channel: Channel,
+    pub declared: Value,
+    pub enforcing: Vec<String>,
+    pub online: bool,
+    pub lies: bool,
+    pub running: Option<u64>,
+    pub confirmed: Option<u64>,
+    pub cut_until: Option<Timestamp>,
+    incarnation: u64,
+    boot: u64,
+    job: Option<Job>,
+    outboxes: BTreeMap<RolloutId, Outbox>,
+}
+
+impl SimNode {
+    pub fn new(number: usize, channel: &Channel, declared: Value, holds: Option<u64>) -> SimNode {
+        let enforcing = if number.is_multiple_of(3) { vec!["web".to_owned()] } else { Vec::new() };
+        SimNode {
+            id: NodeId::of_key(&(number as u64).to_be_bytes()),
+            hostname: format!("h{number}").parse().unwrap(),
+            channel: channel.clone(),
+            declared,
+            enforcing,
+            online: true,
+            lies: false,
+            running: holds,
+            confirmed: holds,
+            cut_until: None,
+            incarnation: 1,
+            boot: 1,
+            job: None,
+            outboxes: BTreeMap::new(),
+        }
+    }
+
+    /// It has begun and is neither confirmed nor back.
+    pub fn is_disrupted(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| !job.said_converged) && self.confirmed.is_some()
+    }
+
+    pub fn is_reached(&self, now: Timestamp) -> bool {
+        self.online && self.cut_until.is_none_or(|until| until <= now)
+    }
+
+    /// Its state directory is lost: another log.
+    pub fn lose_log(&mut self) {
+        self.incarnation += 1;
+        for outbox in self.outboxes.values_mut() {
+            let left = outbox.events.split_off(outbox.taken.min(outbox.events.len()));
+            (outbox.events, outbox.taken) = (left, 0);
+        }
+    }
+
+    fn say(&mut self, rollout: &RolloutId, body: RolloutEventBody) {
+        self.outboxes.entry(rollout.clone()).or_default().events.push(body);
+    }
+
+    fn boot_name(&self) -> String {
+        format!("boot-{}", self.boot)
+    }
+
+    /// What happens on it by itself.
+    pub fn live(&mut self, now: Timestamp, rng: &mut Rng) {
+        let Some(mut job) = self.job.take() else { return };
+        let rollout = job.rollout.clone();
+        match &mut job.phase {
+            Phase::Switching(until) if *until <= now => match job.fate {
+                Fate::ActivationFails => {
+                    self.say(&rollout, RolloutEventBody::ActivationFailed { message: "no".to_owned() });
+                    job.phase = Phase::Returning(now.plus(Duration::from_secs(5)));
+                }
+                Fate::CutOff => {
+                    let until = now.plus(Duration::from_secs(400 + rng.below(2) * 9000));
+                    self.cut_until = Some(until);
+                    job.phase = Phase::Returning(until);
+                }
+                Fate::NeedsBoot => {
+                    let component = "kernel".to_owned();
+                    self.say(&rollout, RolloutEventBody::ActivationDeferred { component });
+                    job.phase = Phase::Rebooting(now.plus(Duration::from_secs(rng.below(7200))));
+                }
+                Fate::Well | Fate::ProbesFail | Fate::Rejects => self.activated(&mut job, now),
+            },
+            Phase::Rebooting(until) if *until <= now => {
+                self.boot += 1;
+                self.activated(&mut job, now);
+            }
+            Phase::Soaking { since, next_say } if *next_say <= now => {
+                let soaked = now.since(*since);
+                *next_say = now.plus(Duration::from_secs(60));
+                let boot = self.boot_name();
+                let fails = job.fate == Fate::ProbesFail;
+                let outcome = if fails { ProbeOutcome::Fail } else { ProbeOutcome::Pass };
+                let probes = vec![
+                    DeclaredProbe { name: "web".to_owned(), mode: ProbeMode::Enforce },
+                    DeclaredProbe { name: "eye".to_owned(), mode: ProbeMode::Observe },
+                ];
+                self.say(&rollout, RolloutEventBody::ProbeTopologyDeclared { probes });
+                let probe = "web".to_owned();
+                self.say(&rollout, RolloutEventBody::ProbeResult { probe, outcome, boot: boot.clone() });
+                if fails && soaked >= Duration::from_secs(60) {
+                    self.say(&rollout, RolloutEventBody::Failed { message: "web".to_owned() });
+                    job.phase = Phase::Returning(now.plus(Duration::from_secs(20)));
+                } else if !fails && soaked >= job.soak {
+                    let (release, soaked_secs) = (job.target, soaked.as_secs());
+                    job.said_converged = true;
+                    self.say(&rollout, RolloutEventBody::Converged { release, boot, soaked_secs });
+                }
+            }
+            Phase::Returning(until) if *until <= now => {
+                self.returned(&rollout);
+                return;
+            }
+            _ => {}
+        }
+        self.job = Some(job);
+    }
+
+    fn returned(&mut self, rollout: &RolloutId) {
+        self.running = self.confirmed;
+        self.say(rollout, RolloutEventBody::RollbackComplete { release: self.confirmed.unwrap_or(0) });
+        self.job = None;
+    }
+
+    fn activated(&mut self, job: &mut Job, now: Timestamp) {
+        self.running = Some(job.target);
+        let (release, boot) = (job.target, self.boot_name());
+        self.say(&job.rollout, RolloutEventBody::ActivationComplete { release, boot });
+        job.phase = Phase::Soaking { since: now, next_say: now };
+    }
+
+    /// The next event that it would send, with how far it is; `skip` sends one too far.
+    pub fn next_event(&self, skip: usize) -> Option<RolloutEvent> {
+        let (rollout, outbox) =
+            self.outboxes.iter().find(|(_, outbox)| outbox.taken < outbox.events.len())?;
+        let index = (outbox.taken + skip).min(outbox.events.len() - 1);
+        Some(self.event(rollout, index as u64 + 1, outbox.events[index].clone()))
+    }
+
+    pub fn event(&self, rollout: &RolloutId, seq: u64, body: RolloutEventBody) -> RolloutEvent {
+        RolloutEvent {
+            node: self.id.clone(),
+            incarnation: format!("log{}", self.incarnation).parse::<Incarnation>().unwrap(),
+            rollout: rollout.clone(),
+            seq,
+            oldest: 1,
+            body,
+        }
+    }
+
+    /// A lie takes the place of what it would have said next.
+    pub fn lie(&mut self, rollout: &RolloutId, body: RolloutEventBody) {
+        self.say(rollout, body);
+    }
+
+    /// The answer to an event arrived.
+    pub fn answered(&mut self, event: &RolloutEvent, answer: &EventAnswer, now: Timestamp) {
+        let Some(outbox) = self.outboxes.get_mut(&event.rollout) else { return };
+        match answer {
+            EventAnswer::ReplayFrom(from) => {
+                outbox.taken = usize::try_from(*from).unwrap() - 1;
+                return;
+            }
+            EventAnswer::UnknownRollout | EventAnswer::UnknownNode => {
+                outbox.taken = outbox.events.len();
+                let is_its = self.job.as_ref().is_some_and(|job| job.rollout == event.rollout);
+                if is_its && let Some(job) = self.job.as_mut() {
+                    job.phase = Phase::Returning(now);
+                }
+                return;
+            }
+            EventAnswer::Accepted | EventAnswer::Duplicate | EventAnswer::Refused(_) => {}
+        }
+        outbox.taken = outbox.taken.max(usize::try_from(event.seq).unwrap());
+        let is_its = self.job.as_ref().is_some_and(|job| job.rollout == event.rollout);
+        match (&event.body, answer) {
+            (RolloutEventBody::DispatchAck, _) => outbox.acknowledged = true,
+            (RolloutEventBody::Converged { release, .. }, EventAnswer::Accepted) if is_its => {
+                self.confirmed = Some(*release);
+                self.job = None;
+            }
+            (
+                RolloutEventBody::Converged { release, .. },
+                EventAnswer::Refused(EventRefusal::OtherState { state: NodeRolloutState::Converged }),
+            ) if is_its => {
+                self.confirmed = Some(*release);
+                self.job = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// What it is pointed to and asked.
+    pub fn pointed(&mut self, pointer: &RolloutPointer, fate: Fate, now: Timestamp, rng: &mut Rng) {
+        let rollout = pointer.id.clone();
+        let acknowledged = self.outboxes.get(&rollout).is_some_and(|outbox| outbox.acknowledged);
+        if let Some(until) = pointer.asked_until {
+            if now <= until {
+                let refuses = fate == Fate::Rejects && pointer.release == Some(pointer.rollout.seq);
+                let body = match refuses {
+                    true => RolloutEventBody::DispatchReject { code: "proof".to_owned() },
+                    false => RolloutEventBody::DispatchAck,
+                };
+                self.say(&rollout, body);
+            }
+            return;
+        }
+        let is_target = pointer.release == Some(pointer.rollout.seq);
+        if acknowledged {
+            if let Some(outbox) = self.outboxes.get_mut(&rollout) {
+                outbox.acknowledged = false;
+            }
+            if is_target && self.job.as_ref().is_none_or(|job| job.rollout != rollout) {
+                let phase = Phase::Switching(now.plus(Duration::from_secs(5 + rng.below(200))));
+                let soak = Duration::from_secs(pointer.soak_secs);
+                let target = pointer.rollout.seq;
+                self.say(&rollout, RolloutEventBody::ActivationStarted);
+                self.job = Some(Job { rollout, target, soak, phase, fate, said_converged: false });
+                return;
+            }
+            if !is_target {
+                // It was called off, or is to go back; what it did before for another rollout it gave up.
+                if let Some(job) = self.job.take().filter(|job| job.rollout != rollout) {
+                    let release = self.confirmed.unwrap_or(0);
+                    self.say(&job.rollout, RolloutEventBody::RollbackComplete { release });
+                }
+                self.confirmed = pointer.release.or(self.confirmed);
+                self.returned(&rollout);
+                return;
+            }
+        }
+        if let Some(job) = &mut self.job
+            && job.rollout == rollout
+            && !is_target
+            && !matches!(job.phase, Phase::Returning(_))
+        {
+            job.phase = Phase::Returning(now.plus(Duration::from_secs(30)));
+        }
+    }
+}

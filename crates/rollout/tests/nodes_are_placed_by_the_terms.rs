@@ -1,0 +1,139 @@
+//! ROL-1: which wave, budgets and edges a node has is a function of the signed terms and of what is declared
+//! of it; percent waves are drawn evenly, and a wave that is drawn wider keeps whom it had.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::model::share::Share;
+use ::model::{Hostname, Timestamp};
+use rollout::{Coverage, CoverageMistake, DRAWS, Placement, RolloutRules, draw};
+use trust::RolloutTerms;
+use trust::rollout_terms::{NodeEdge, WaveMembers};
+
+use crate::model::terms::{budget, declared, selector, wave};
+
+fn host(number: u32) -> Hostname {
+    format!("h{number}").parse().unwrap()
+}
+
+fn rules(terms: RolloutTerms) -> RolloutRules {
+    RolloutRules::new(Arc::new(terms))
+}
+
+fn seeded() -> RolloutTerms {
+    RolloutTerms { seed: "r41".to_owned(), ..RolloutTerms::default() }
+}
+
+#[test]
+fn the_first_wave_that_takes_a_node_is_its_wave_and_the_rest_has_one() {
+    let ring = WaveMembers::Where(selector("where:labels.ring == \"0\""));
+    let named = WaveMembers::Where(selector("h1,h2"));
+    let rules =
+        rules(RolloutTerms { waves: vec![wave("a", named, 0, 100), wave("b", ring, 0, 100)], ..seeded() });
+    let placed = |number, labels: &[(&str, &str)]| rules.place(&host(number), &declared(labels)).wave;
+    assert_eq!(placed(1, &[("ring", "0")]), 0);
+    assert_eq!(placed(3, &[("ring", "0")]), 1);
+    assert_eq!(placed(3, &[("ring", "1")]), 2);
+    assert_eq!(placed(3, &[]), 2, "a label that a node lacks reads as an empty text");
+    assert_eq!((rules.waves(), rules.wave_name(2)), (3, "rest"));
+}
+
+#[test]
+fn a_label_that_a_node_lacks_is_an_empty_text() {
+    let other = WaveMembers::Where(selector("where:labels.ring != \"0\""));
+    let rules = rules(RolloutTerms { waves: vec![wave("a", other, 0, 100)], ..seeded() });
+    assert_eq!(rules.place(&host(1), &declared(&[])).wave, 0);
+    assert_eq!(rules.place(&host(1), &lang::Value::Map(Default::default())).wave, 0);
+    assert_eq!(rules.place(&host(1), &declared(&[("ring", "0")])).wave, 1);
+}
+
+#[test]
+fn percentages_are_of_the_whole_channel() {
+    let waves =
+        vec![wave("tenth", WaveMembers::Percent(10), 0, 100), wave("half", WaveMembers::Percent(50), 0, 100)];
+    let rules = rules(RolloutTerms { waves, ..seeded() });
+    let mut counts = [0; 3];
+    for number in 0..10_000 {
+        counts[usize::from(rules.place(&host(number), &declared(&[])).wave)] += 1;
+    }
+    assert!((900..1100).contains(&counts[0]), "{counts:?}");
+    assert!((3800..4200).contains(&counts[1]), "{counts:?}");
+}
+
+#[test]
+fn a_draw_is_the_same_everywhere_and_another_with_another_seed() {
+    assert_eq!(draw("r41", &host(1)), 8544);
+    assert_eq!(draw("r41", &host(2)), 1340);
+    let same = (0..1000).filter(|number| draw("a", &host(*number)) == draw("b", &host(*number))).count();
+    assert!(same < 5 && (0..1000).all(|number| draw("a", &host(number)) < DRAWS));
+    assert_ne!(draw("ab", &"c".parse().unwrap()), draw("a", &"bc".parse().unwrap()));
+}
+
+#[test]
+fn a_node_begins_not_before_its_wave_and_any_wave_before() {
+    let at = Timestamp::from_secs(10_000);
+    let mut waves = vec![wave("a", WaveMembers::Percent(10), 0, 100), wave("b", WaveMembers::Rest, 0, 100)];
+    waves[0].not_before = Some(at);
+    let rules = rules(RolloutTerms { waves, ..seeded() });
+    for wave in [0, 1] {
+        assert!(!rules.may_begin(wave, at.minus(Duration::from_secs(61))));
+        assert!(rules.may_begin(wave, at.minus(Duration::from_secs(60))), "60 s of slack");
+    }
+}
+
+#[test]
+fn a_percentage_of_a_few_is_one_and_max_bounds_it() {
+    assert_eq!(budget("*", Some(Share::Percent(5)), None).limit(10), 1);
+    assert_eq!(budget("*", Some(Share::Percent(5)), None).limit(199), 9);
+    assert_eq!(budget("*", Some(Share::Percent(5)), Some(50)).limit(100_000), 50);
+    assert_eq!(budget("*", None, Some(3)).limit(0), 3);
+}
+
+fn edge(before: &str, after: &str) -> NodeEdge {
+    NodeEdge { before: selector(before), after: selector(after) }
+}
+
+fn mistakes(terms: RolloutTerms, nodes: &[(u32, &[(&str, &str)])]) -> Vec<String> {
+    let rules = rules(terms);
+    let placed: Vec<Placement> =
+        nodes.iter().map(|(number, labels)| rules.place(&host(*number), &declared(labels))).collect();
+    let found: Vec<CoverageMistake> = Coverage::of(&rules, placed).mistakes(&rules);
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_takes_nobody_and_edges_in_a_circle_are_named() {
+    let canary = WaveMembers::Where(selector("ring=9"));
+    let terms = RolloutTerms {
+        waves: vec![wave("canary", canary, 0, 100)],
+        budgets: vec![budget("tier=gpu", None, Some(1))],
+        edges: vec![edge("tier=db", "tier=web"), edge("ring=0", "tier=db"), edge("tier=mail", "tier=db")],
+        ..seeded()
+    };
+    let nodes: &[(u32, &[(&str, &str)])] =
+        &[(1, &[("tier", "db"), ("ring", "1")]), (2, &[("tier", "web"), ("ring", "0")])];
+    let found = mistakes(terms, nodes);
+    assert_eq!(
+        found,
+        [
+            "nobody is in wave `canary`: its rule takes no node that no earlier wave took",
+            "the budget of `tier=gpu` takes no node",
+            "the edge from `tier=mail` to `tier=db` holds nobody: one of them takes no node",
+            "the edges `tier=db` before `tier=web`, `ring=0` before `tier=db` close a cycle over the nodes that \
+             they take, so they hold nobody",
+        ]
+    );
+}
+
+#[test]
+fn an_edge_against_the_order_of_waves_is_named() {
+    let web = WaveMembers::Where(selector("tier=web"));
+    let terms = RolloutTerms {
+        waves: vec![wave("web", web, 0, 100)],
+        edges: vec![edge("tier=db", "tier=web")],
+        ..seeded()
+    };
+    let found = mistakes(terms, &[(1, &[("tier", "db")]), (2, &[("tier", "web")])]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].contains("is in a later wave"), "{found:?}");
+}

@@ -1,0 +1,313 @@
+//! ROL-1: every node that has not changed yet has a cause that a person can read, and each bound of a rollout
+//! holds in the plainest case.
+
+use std::time::Duration;
+
+use ::model::Channel;
+use ::model::share::Share;
+use ::model::status::Contact;
+use ::model::window::DeclaredWindow;
+use rollout::{
+    CommandRefusal, EventAnswer, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEffect,
+    RolloutEventBody, RolloutInput, RolloutKey, RolloutState,
+};
+use trust::RolloutTerms;
+use trust::rollout_terms::{FreezeTerms, NodeEdge, OnFailure, PinTerms, WaveMembers};
+
+use crate::model::driven::{Driven, Labels, joining, node_id, release};
+use crate::model::terms::{budget, selector, wave};
+
+const DB: Labels<'static> = &[("tier", "db"), ("ring", "0")];
+const WEB: Labels<'static> = &[("tier", "web"), ("ring", "1")];
+
+fn canary_first() -> RolloutTerms {
+    let canary = WaveMembers::Where(selector("ring=0"));
+    let waves = vec![wave("canary", canary, 60, 100), wave("rest", WaveMembers::Rest, 60, 100)];
+    RolloutTerms { waves, ..RolloutTerms::default() }
+}
+
+fn all_at_once() -> RolloutTerms {
+    RolloutTerms { waves: vec![wave("rest", WaveMembers::Rest, 60, 100)], ..RolloutTerms::default() }
+}
+
+fn through(world: &mut Driven, name: &str) {
+    world.activate(name);
+    world.pass(name);
+    world.wait(60);
+    assert_eq!(world.converged(name, 60), EventAnswer::Accepted);
+}
+
+#[test]
+fn a_wave_waits_for_the_gate_before_it() {
+    let mut world = Driven::new(canary_first(), &[("db", DB), ("web", WEB)]);
+    assert!(world.why("db").contains("was asked at 2027-"), "{}", world.why("db"));
+    assert!(world.why("web").ends_with(
+        "(wave rest): its wave is closed: of wave canary 0 did not begin, 1 are on their way and 0 failed"
+    ));
+    world.activate("db");
+    assert!(world.why("db").ends_with("it soaks, and no probes were declared"), "{}", world.why("db"));
+    world.pass("db");
+    assert!(world.why("db").ends_with("its probes pass, and it soaks"));
+    world.wait(60);
+    assert_eq!(world.converged("db", 60), EventAnswer::Accepted);
+    assert!(world.why("db").contains("is confirmed on stable@"));
+    assert!(world.is_asked("web"));
+    let notes: Vec<String> = world
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            RolloutEffect::Note { note, .. } => Some(note.to_string()),
+            RolloutEffect::Wake(_) => None,
+        })
+        .collect();
+    assert_eq!(
+        notes,
+        [
+            "wave rest opened: of the wave before 1 are confirmed, 0 failed, 0 are offline, pinned or taken out",
+            "web is asked to be on release 41"
+        ]
+    );
+    assert_eq!(world.state(), RolloutState::Converging);
+    through(&mut world, "web");
+    assert_eq!(world.state(), RolloutState::Terminal);
+}
+
+#[test]
+fn a_failure_halts_the_rest_of_the_same_wave() {
+    let terms = RolloutTerms { budgets: vec![budget("*", Some(Share::Count(1)), None)], ..all_at_once() };
+    let mut world = Driven::new(terms, &[("a", WEB), ("b", WEB)]);
+    let (first, second) = if world.is_asked("a") { ("a", "b") } else { ("b", "a") };
+    assert!(world.why(second).ends_with("of `*` 1 nodes are in flight, and at most 1 may be"));
+    world.activate(first);
+    world.fail(first);
+    assert_eq!(world.state(), RolloutState::Failed);
+    assert!(world.why(first).ends_with("it failed: it says: probe web failed"));
+    world.back(first);
+    assert!(!world.is_asked(second), "a halted rollout starts nothing");
+    let why = world.why(second);
+    assert!(
+        why.contains("starts nothing any more: 1 of the nodes in wave rest failed, 0 may; one is "),
+        "{why}"
+    );
+    world.command(RolloutCommand::Resume);
+    assert!(world.is_asked(second), "an operator lets it go on");
+    through(&mut world, second);
+    assert_eq!(world.state(), RolloutState::Terminal);
+}
+
+#[test]
+fn a_failed_node_that_is_not_back_is_in_flight() {
+    let mut waves = all_at_once().waves;
+    waves[0].gate.success = 50;
+    let budgets = vec![budget("*", Some(Share::Count(1)), None)];
+    let mut world =
+        Driven::new(RolloutTerms { waves, budgets, ..RolloutTerms::default() }, &[("a", WEB), ("b", WEB)]);
+    let (first, second) = if world.is_asked("a") { ("a", "b") } else { ("b", "a") };
+    world.activate(first);
+    world.fail(first);
+    assert!(!world.is_asked(second));
+    world.back(first);
+    assert!(world.is_asked(second));
+}
+
+#[test]
+fn rollback_takes_back_what_was_started_under_the_same_budget() {
+    let mut terms = all_at_once();
+    terms.on_failure = OnFailure::Rollback;
+    terms.budgets = vec![budget("*", Some(Share::Count(1)), None)];
+    let mut world = Driven::new(terms, &[("a", WEB), ("b", WEB), ("c", WEB)]);
+    let asked = |world: &Driven| ["a", "b", "c"].into_iter().find(|name| world.is_asked(name));
+    let first = asked(&world).unwrap();
+    through(&mut world, first);
+    let second = asked(&world).unwrap();
+    through(&mut world, second);
+    let third = asked(&world).unwrap();
+    world.activate(third);
+    world.fail(third);
+    assert_eq!(world.state(), RolloutState::Failed);
+    assert_eq!(asked(&world), None, "the failed one holds the slot");
+    assert_eq!(world.back(third), EventAnswer::Accepted);
+    for _ in 0..2 {
+        let back = asked(&world).unwrap();
+        assert_eq!(world.state(), RolloutState::Failed);
+        assert_eq!(world.say(back, RolloutEventBody::DispatchAck), EventAnswer::Accepted);
+        assert!(world.why(back).ends_with("it goes back to the release that it had"));
+        assert_eq!(world.rollouts.pointer(&node_id(back)).unwrap().release, Some(40));
+        assert_eq!(world.back(back), EventAnswer::Accepted);
+    }
+    assert_eq!(world.state(), RolloutState::Reverted);
+    let refused = Err(CommandRefusal::NoRollback);
+    let mut halting = Driven::new(all_at_once(), &[("a", WEB)]);
+    assert_eq!(halting.command(RolloutCommand::Rollback), RolloutAnswer::Command(refused));
+}
+
+#[test]
+fn edges_pins_freezes_and_times_are_named() {
+    let mut terms = all_at_once();
+    terms.edges = vec![NodeEdge { before: selector("tier=db"), after: selector("tier=web") }];
+    let until = ::model::Timestamp::from_secs(1_800_086_400);
+    let pin = PinTerms { nodes: vec!["pinned".parse().unwrap()], until, reason: "ticket 812".to_owned() };
+    terms.pins = vec![pin];
+    let mut world = Driven::new(terms, &[("db", DB), ("web", WEB), ("pinned", &[])]);
+    assert!(world.why("web").ends_with("1 nodes of `tier=db` go before it"), "{}", world.why("web"));
+    assert!(world.why("pinned").ends_with("it is pinned until 2027-01-16T08:00:00Z (ticket 812)"));
+    world.contact("db", Contact::Unreachable);
+    world.wait(700);
+    assert!(world.why("db").ends_with("it is not reached at the moment"));
+    assert!(!world.is_asked("web"));
+    world.contact("db", Contact::Offline);
+    assert!(world.is_asked("web"), "who is offline holds nobody");
+    through(&mut world, "web");
+    assert_eq!(world.state(), RolloutState::Terminal, "offline and pinned nodes hold no wave");
+    world.contact("db", Contact::Online);
+    assert!(world.is_asked("db"), "who returns is taken along");
+    through(&mut world, "db");
+    world.wait(86_400);
+    assert!(world.is_asked("pinned"), "a pin ends");
+}
+
+#[test]
+fn nothing_starts_in_a_freeze_or_before_its_time() {
+    let mut terms = canary_first();
+    let all_day = |from: &str, to: &str| DeclaredWindow {
+        days: Vec::new(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        zone: "UTC".to_owned(),
+        rules: None,
+    };
+    // 2027-01-15T08:00:00Z.
+    terms.freeze = vec![FreezeTerms { name: "mornings".to_owned(), window: all_day("06:00", "09:00") }];
+    let at = ::model::Timestamp::from_secs(1_800_000_000 + 3 * 3600);
+    terms.waves[1].not_before = Some(at);
+    let mut world = Driven::new(terms, &[("db", DB), ("web", WEB)]);
+    assert!(world.why("db").ends_with("the freeze window mornings is open"), "{}", world.why("db"));
+    let thaw = world.rollouts.next_deadline().unwrap();
+    assert_eq!(thaw, world.now.plus(Duration::from_secs(3600)));
+    world.wait(3600);
+    assert!(world.is_asked("db"));
+    through(&mut world, "db");
+    assert!(
+        world.why("web").contains("wave rest begins at 2027-01-15T11:00:00Z (in "),
+        "{}",
+        world.why("web")
+    );
+    world.command(RolloutCommand::Approve);
+    assert!(!world.is_asked("web"), "an operator passes a gate, never the time");
+    assert_eq!(world.rollouts.next_deadline(), Some(at));
+    world.wait(2 * 3600);
+    assert!(world.is_asked("web"), "{}", world.why("web"));
+}
+
+#[test]
+fn one_rollout_of_a_channel_at_a_time_and_the_newest_waits() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    let channel = world.key.channel.clone();
+    for seq in [42, 43] {
+        let new = release(&channel, seq, all_at_once(), vec![joining("a", WEB, Some(40))]);
+        assert_eq!(world.publish(new), Ok(()));
+    }
+    let state = |world: &Driven, seq| {
+        world.rollouts.document(&RolloutKey { channel: channel.clone(), seq }).map(|document| document.state)
+    };
+    assert_eq!(state(&world, 42), Some(RolloutState::Superseded));
+    assert_eq!(state(&world, 43), Some(RolloutState::Opening));
+    world.activate("a");
+    world.fail("a");
+    assert_eq!(state(&world, 43), Some(RolloutState::Opening), "it waited when the halt came");
+    let approve = RolloutCommand::Approve;
+    let rollout = RolloutKey { channel: channel.clone(), seq: 43 };
+    world.give(RolloutInput::Command { rollout, by: "ada".to_owned(), command: approve });
+    assert_eq!(state(&world, 43), Some(RolloutState::Converging));
+    assert_eq!(state(&world, 41), Some(RolloutState::Superseded));
+}
+
+#[test]
+fn a_channel_goes_after_another() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    let late: Channel = "late".parse().unwrap();
+    let terms = RolloutTerms { after: vec![world.key.channel.clone()], ..all_at_once() };
+    assert_eq!(world.publish(release(&late, 41, terms, vec![joining("b", WEB, Some(40))])), Ok(()));
+    world.contact("b", Contact::Online);
+    assert!(world.why("b").ends_with("channel stable goes first, and its newest rollout is not through"));
+    through(&mut world, "a");
+    assert!(world.why("b").contains("was asked"), "{}", world.why("b"));
+}
+
+#[test]
+fn two_rollouts_share_a_budget() {
+    let shared = || RolloutTerms { budgets: vec![budget("*", None, Some(1))], ..all_at_once() };
+    let mut world = Driven::new(shared(), &[("a", WEB)]);
+    let late: Channel = "late".parse().unwrap();
+    assert_eq!(world.publish(release(&late, 41, shared(), vec![joining("b", WEB, Some(40))])), Ok(()));
+    world.contact("b", Contact::Online);
+    assert!(world.why("b").ends_with("of `*` 1 nodes are in flight, and at most 1 may be"));
+    through(&mut world, "a");
+    assert!(world.why("b").contains("was asked"));
+}
+
+#[test]
+fn who_joins_is_in_its_wave_and_who_has_nothing_is_taken_along() {
+    let mut world = Driven::new(canary_first(), &[("db", DB)]);
+    let channel = world.key.channel.clone();
+    for (name, before) in [("late", Some(40)), ("new", None)] {
+        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, before) });
+        world.contact(name, Contact::Online);
+    }
+    assert!(!world.is_asked("late") && world.is_asked("new"));
+    assert_eq!(world.rollouts.pointer(&node_id("late")).unwrap().release, Some(40));
+    assert_eq!(world.rollouts.pointer(&node_id("new")).unwrap().release, Some(41));
+    world.activate("db");
+    world.give(RolloutInput::Removed { channel, node: node_id("db") });
+    assert!(world.is_asked("late"), "who is removed in mid-wave holds nobody");
+    assert!(world.why("db").is_empty());
+}
+
+#[test]
+fn who_refuses_is_asked_again_and_then_no_more() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    for attempt in 1..=5 {
+        assert!(world.is_asked("a"), "{}", world.why("a"));
+        let code = "not-before".to_owned();
+        assert_eq!(world.say("a", RolloutEventBody::DispatchReject { code }), EventAnswer::Accepted);
+        if attempt < 5 {
+            assert!(world.why("a").contains(&format!("({attempt} times), and is asked again at")));
+            world.wait(60 << (attempt - 1));
+        }
+    }
+    assert_eq!(world.member("a").state, NodeRolloutState::Failed);
+    assert!(world.why("a").ends_with("it failed: it refuses the release: not-before"));
+}
+
+#[test]
+fn a_wake_is_for_the_node_that_it_concerns() {
+    let mut world = Driven::new(canary_first(), &[("db", DB), ("web", WEB), ("mail", WEB)]);
+    world.activate("db");
+    let woken = |world: &Driven| {
+        let wakes = world.effects.iter().filter_map(|effect| match effect {
+            RolloutEffect::Wake(node) => Some(node.clone()),
+            RolloutEffect::Note { .. } => None,
+        });
+        wakes.collect::<Vec<_>>()
+    };
+    assert!(woken(&world).is_empty());
+    world.fail("db");
+    assert_eq!(woken(&world), [node_id("db")]);
+}
+
+#[test]
+fn a_hundred_thousand_nodes_are_planned_and_one_event_is_looked_at_alone() {
+    let names: Vec<String> = (0..100_000).map(|number| format!("h{number}")).collect();
+    let nodes: Vec<(&str, Labels<'_>)> = names.iter().map(|name| (name.as_str(), WEB)).collect();
+    let mut terms = all_at_once();
+    terms.budgets = vec![budget("*", Some(Share::Percent(1)), None)];
+    let mut world = Driven::new(terms, &nodes);
+    let asked: Vec<&str> = names.iter().map(String::as_str).filter(|name| world.is_asked(name)).collect();
+    assert_eq!(asked.len(), 1000);
+    let (began, asked) = (std::time::Instant::now(), asked);
+    for name in &asked {
+        world.activate(name);
+        world.fail_softly(name);
+    }
+    println!("{} events in {:?}", asked.len() * 3, began.elapsed());
+}
