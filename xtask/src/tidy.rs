@@ -17,6 +17,7 @@ pub const LAYERS: &[&str] = &[
     "converge",
     "resolve",
     "sync",
+    "activation",
     "node",
     "plane",
     "wire",
@@ -42,7 +43,7 @@ pub const LAYERS: &[&str] = &[
 ];
 /// Crates that hold decisions.
 pub const CORES: &[&str] =
-    &["model", "lang", "trust", "catalog", "converge", "resolve", "sync", "node", "plane"];
+    &["model", "lang", "trust", "catalog", "converge", "resolve", "sync", "activation", "node", "plane"];
 /// What no core crate may reach, through whatever it uses.
 const FORBIDDEN_IN_CORES: &[&str] =
     &["tokio", "mio", "socket2", "hyper", "rustls", "rusqlite", "rustix", "tempfile", "rand", "chrono"];
