@@ -1,84 +1,20 @@
 //! A host in memory: a disk that may be full, an agent that dies, a watchdog, boots, and generations that break what
 //! they touch. Everything follows from a seed.
 
+mod generations;
+mod reached;
+
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess,
-    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AfterConfirm, BootId, BootMoment,
-    BootTime, ContactRule, FoundHost, Generation, GenerationId, GenerationLimits, HealthProbe,
-    HealthProbeKind, HealthProbeMode, HealthProbeOutcome, HealthProbeResult, ProbeTopology, ReturnCause,
-    SwitchEnd, WatchdogAlarm, WatchdogDecision,
+    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
+    ActivationStage, ActivationTerms, AfterConfirm, BootMoment, BootTime, ContactRule, FoundHost, Generation,
+    GenerationId, HealthProbeOutcome, HealthProbeResult, SwitchEnd, WatchdogAlarm, WatchdogDecision,
 };
-use model::Digest;
 
-pub const SECOND: Duration = Duration::from_secs(1);
-pub const LIMITS: GenerationLimits = GenerationLimits { count: 3, bytes: 1000 };
-
-/// Numbers that follow from a seed (splitmix64).
-#[derive(Clone)]
-pub struct Chance(pub u64);
-
-impl Chance {
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
-
-/// What a generation does to its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
-    Works,
-    CutsTheNetwork,
-    AgentDies,
-    AgentNeverStarts,
-    ProbeFailsAfter(u64),
-    SwitchFails,
-    SwitchHangs,
-    NeedsReboot,
-    BootFallsBack,
-}
-
-pub fn id(number: u8) -> GenerationId {
-    GenerationId(Digest::of(&[number]))
-}
-
-pub fn generation(number: u8) -> Generation {
-    Generation { id: id(number), seq: number.into(), bytes: 100 }
-}
-
-pub fn probe(name: &str, mode: HealthProbeMode) -> HealthProbe {
-    HealthProbe {
-        name: name.to_owned(),
-        kind: HealthProbeKind::Unit { unit: format!("{name}.service") },
-        mode,
-        grace: 5 * SECOND,
-        sustained: 10 * SECOND,
-        every: 5 * SECOND,
-        timeout: 2 * SECOND,
-    }
-}
-
-pub fn probes() -> ProbeTopology {
-    let modes = [HealthProbeMode::Enforce, HealthProbeMode::Observe, HealthProbeMode::Disabled];
-    ProbeTopology::declare(
-        ["web", "look", "off"].into_iter().zip(modes).map(|(name, mode)| probe(name, mode)).collect(),
-    )
-    .unwrap()
-}
-
-pub fn boot_id(number: u32) -> BootId {
-    format!("boot-{number}").parse().unwrap()
-}
+pub use self::generations::*;
+pub use self::reached::MUST_REACH;
+use self::reached::{name, short};
 
 /// What the host runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -593,7 +529,7 @@ impl SimulatedHost {
             let rests = match record.under_way {
                 ActivationStage::Settled => true,
                 // Its agent may die still.
-                ActivationStage::Probation(_) => self.armed.is_none(),
+                ActivationStage::Probation(_) => self.armed.is_none() || self.disk_full,
                 ActivationStage::Deferred(_) if self.disk_full => true,
                 ActivationStage::Deferred(_) => {
                     self.reboot();
@@ -609,96 +545,5 @@ impl SimulatedHost {
             self.step();
         }
         panic!("the host does not come to rest: {:?} {:?}", self.active, self.record());
-    }
-}
-
-/// Everything that the histories must have gone through.
-pub const MUST_REACH: &[&str] = &[
-    "refused: under way",
-    "refused: quarantined",
-    "refused: not armed",
-    "started",
-    "completed",
-    "deferred",
-    "probe failure",
-    "failed after confirm",
-    "try failed",
-    "confirmed",
-    "confirm refused",
-    "returned: not confirmed",
-    "returned: switch too long",
-    "returned: switch failed",
-    "returned: probe failed",
-    "returned: agent died",
-    "returned: rebooted",
-    "returned: booted another",
-    "returned: halted",
-    "returned: superseded",
-    "returned: unguarded",
-    "return failed",
-    "watchdog not set",
-    "not persisted",
-];
-
-fn name(fact: &ActivationFact) -> &'static str {
-    match fact {
-        ActivationFact::Refused { refusal, .. } => match refusal {
-            ActivationRefusal::UnderWay => "refused: under way",
-            ActivationRefusal::Quarantined { .. } => "refused: quarantined",
-            ActivationRefusal::NotArmed { .. } => "refused: not armed",
-            ActivationRefusal::Terms { .. } | ActivationRefusal::TooLarge { .. } => "refused",
-        },
-        ActivationFact::Returned { cause, .. } => match cause {
-            ReturnCause::NotConfirmed => "returned: not confirmed",
-            ReturnCause::SwitchTooLong => "returned: switch too long",
-            ReturnCause::SwitchFailed { .. } => "returned: switch failed",
-            ReturnCause::ProbeFailed { .. } => "returned: probe failed",
-            ReturnCause::AgentDied => "returned: agent died",
-            ReturnCause::Rebooted => "returned: rebooted",
-            ReturnCause::BootedAnother => "returned: booted another",
-            ReturnCause::Halted => "returned: halted",
-            ReturnCause::Superseded => "returned: superseded",
-            ReturnCause::Unguarded { .. } => "returned: unguarded",
-        },
-        ActivationFact::Started { .. } => "started",
-        ActivationFact::Completed { .. } => "completed",
-        ActivationFact::Deferred { .. } => "deferred",
-        ActivationFact::ProbeFailureFirst { .. } => "probe failure",
-        ActivationFact::FailedAfterConfirm { .. } => "failed after confirm",
-        ActivationFact::TryFailed { .. } => "try failed",
-        ActivationFact::Confirmed { .. } => "confirmed",
-        ActivationFact::ConfirmRefused { .. } => "confirm refused",
-        ActivationFact::ReturnFailed { .. } => "return failed",
-        ActivationFact::WatchdogNotSet { .. } => "watchdog not set",
-        ActivationFact::NotPersisted { .. } => "not persisted",
-        ActivationFact::ProbesDeclared { .. }
-        | ActivationFact::ProbeResult { .. }
-        | ActivationFact::Returning { .. }
-        | ActivationFact::QuarantineLifted { .. } => "others",
-    }
-}
-
-fn short(effect: &ActivationEffect) -> String {
-    match effect {
-        ActivationEffect::Persist(record) => {
-            let stage = serde_json::to_value(&record.under_way).unwrap();
-            format!("Persist({}, on {})", stage["stage"], record.confirmed.seq)
-        }
-        ActivationEffect::StartProbes { .. } => "StartProbes".to_owned(),
-        other => format!("{other:?}").chars().take(160).collect(),
-    }
-}
-
-fn nature(chance: &mut Chance) -> Nature {
-    match chance.below(10) {
-        0 => Nature::CutsTheNetwork,
-        1 => Nature::AgentDies,
-        2 => Nature::AgentNeverStarts,
-        3 => Nature::ProbeFailsAfter(chance.below(150)),
-        4 => Nature::SwitchFails,
-        5 => Nature::SwitchHangs,
-        6 => Nature::NeedsReboot,
-        7 => Nature::BootFallsBack,
-        _ => Nature::Works,
     }
 }
