@@ -27,7 +27,8 @@ pub enum ActivationProcess {
 pub struct FoundHost {
     /// Who finds it.
     pub process: ActivationProcess,
-    /// What the host runs, where the backend of its generations can tell: a closure that was booted.
+    /// What the host runs as a whole; nothing in the middle of a switch or a return. The backend of its generations
+    /// knows by a mark of its own, which it takes away, durably and without room on the disk, before it touches the host.
     pub runs: Option<GenerationId>,
 }
 

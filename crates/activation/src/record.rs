@@ -53,8 +53,9 @@ pub enum ReturnCause {
     /// The host went down before the generation was confirmed, and the switch had not asked for it; or it had, and the
     /// boots that it may take were used up.
     Rebooted,
-    /// The host was to boot into it, and booted another one.
-    BootedAnother,
+    /// The host was found on another one, or in the middle of a return: the boot loader fell back, or the return could not
+    /// be made durable before its process ended.
+    FoundElsewhere,
     /// The rollout was halted, and its signed policy lets the node go back.
     Halted,
     /// Another release came while this one waited for a reboot.
@@ -75,7 +76,7 @@ impl fmt::Display for ReturnCause {
             ReturnCause::ProbeFailed { probe } => write!(f, "the probe {probe} went on failing"),
             ReturnCause::AgentDied => write!(f, "the agent died in it {MAX_DEATHS} times"),
             ReturnCause::Rebooted => write!(f, "the host went down before it was confirmed"),
-            ReturnCause::BootedAnother => write!(f, "the host booted another generation"),
+            ReturnCause::FoundElsewhere => write!(f, "the host was found on something else"),
             ReturnCause::Halted => write!(f, "its rollout was halted"),
             ReturnCause::Superseded => write!(f, "another release came while it waited for a reboot"),
             ReturnCause::Unguarded { reason } => write!(f, "nothing would have undone it: {reason}"),

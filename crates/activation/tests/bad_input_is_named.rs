@@ -20,7 +20,7 @@ const START: BootTime = BootTime::BOOT;
 
 fn host(limits: GenerationLimits) -> Activation {
     let record = ActivationRecord { confirmed: generation(0), ..ActivationRecord::default() };
-    let found = FoundHost { process: ActivationProcess::Agent, runs: None };
+    let found = FoundHost { process: ActivationProcess::Agent, runs: Some(id(1)) };
     Activation::start(record, limits, found, &BootMoment { boot: boot_id(1), at: START }).0
 }
 
@@ -176,7 +176,7 @@ fn generations_that_do_not_fit_beside_each_other_are_refused() {
 #[test]
 fn a_generation_in_which_the_agent_died_three_times_stays_in_quarantine() {
     let record = confirming().record().clone();
-    let found = FoundHost { process: ActivationProcess::AgentAfterDeath, runs: None };
+    let found = FoundHost { process: ActivationProcess::AgentAfterDeath, runs: Some(id(1)) };
     let moment = BootMoment { boot: boot_id(1), at: at(101) };
     let die =
         |record: ActivationRecord| Activation::start(record, GenerationLimits::default(), found, &moment).0;
@@ -200,7 +200,7 @@ fn a_host_that_went_down_tries_once_more_and_the_quarantine_is_bounded() {
         let effects = host.handle(activate(number, ActivationTerms::default()), START);
         if effects.iter().any(|effect| matches!(effect, ActivationEffect::Switch(_))) {
             boot += 1;
-            let found = FoundHost { process: ActivationProcess::Agent, runs: None };
+            let found = FoundHost { process: ActivationProcess::Agent, runs: Some(id(1)) };
             let moment = BootMoment { boot: boot_id(boot), at: START };
             *host = Activation::start(host.record().clone(), GenerationLimits::default(), found, &moment).0;
             host.handle(ActivationInput::Returned, START);

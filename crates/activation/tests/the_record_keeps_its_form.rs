@@ -128,7 +128,7 @@ fn every_stage_is_written_and_read_as_before() {
         ),
         (back(ReturnCause::AgentDied), back_json(json!({"cause": "agent-died"}))),
         (back(ReturnCause::Rebooted), back_json(json!({"cause": "rebooted"}))),
-        (back(ReturnCause::BootedAnother), back_json(json!({"cause": "booted-another"}))),
+        (back(ReturnCause::FoundElsewhere), back_json(json!({"cause": "found-elsewhere"}))),
         (back(ReturnCause::Halted), back_json(json!({"cause": "halted"}))),
         (back(ReturnCause::Superseded), back_json(json!({"cause": "superseded"}))),
         (

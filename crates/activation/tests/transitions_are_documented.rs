@@ -26,7 +26,7 @@ fn activate(number: u8, terms: ActivationTerms) -> ActivationInput {
 
 fn start(record: ActivationRecord, process: ActivationProcess, boot: u32, at: BootTime) -> Activation {
     let moment = BootMoment { boot: boot_id(boot), at };
-    let found = FoundHost { process, runs: None };
+    let found = FoundHost { process, runs: Some(id(1)) };
     Activation::start(record, GenerationLimits::default(), found, &moment).0
 }
 

@@ -47,6 +47,12 @@ impl Activation {
         {
             return self.overdue(now);
         }
+        if let ActivationStage::Confirming(trial) = &self.record.under_way
+            && found.process != ActivationProcess::Watchdog
+            && found.runs != Some(trial.target.id)
+        {
+            return self.go_back(ReturnCause::FoundElsewhere, now);
+        }
         match found.process {
             ActivationProcess::Watchdog => self.watched(now),
             ActivationProcess::Agent => self.went_on(now),
@@ -61,8 +67,8 @@ impl Activation {
                 WatchdogDecision::CountBoot,
                 ActivationStage::Confirming(trial) | ActivationStage::Deferred(trial),
             ) => {
-                if found.runs.is_some_and(|runs| runs != trial.target.id) {
-                    return self.go_back(ReturnCause::BootedAnother, now);
+                if found.runs != Some(trial.target.id) {
+                    return self.go_back(ReturnCause::FoundElsewhere, now);
                 }
                 let trial = trial.clone();
                 self.count_boot(trial, found.process, now)

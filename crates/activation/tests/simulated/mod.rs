@@ -501,10 +501,9 @@ impl SimulatedHost {
     }
 
     fn note(&mut self, line: impl Fn(&SimulatedHost) -> String) {
-        if self.log.is_some() {
-            let line = line(self);
-            self.log.as_mut().unwrap().push(line);
-        }
+        let Some(mut log) = self.log.take() else { return };
+        log.push(line(self));
+        self.log = Some(log);
     }
 
     /// What holds at every moment.
