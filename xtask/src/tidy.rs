@@ -17,6 +17,7 @@ pub const LAYERS: &[&str] = &[
     "converge",
     "resolve",
     "sync",
+    "activation",
     "rollout",
     "node",
     "plane",
@@ -43,7 +44,7 @@ pub const LAYERS: &[&str] = &[
 ];
 /// Crates that hold decisions.
 pub const CORES: &[&str] =
-    &["model", "lang", "trust", "catalog", "converge", "resolve", "sync", "rollout", "node", "plane"];
+    &["model", "lang", "trust", "catalog", "converge", "resolve", "sync", "activation", "rollout", "node", "plane"];
 /// What no core crate may reach, through whatever it uses.
 const FORBIDDEN_IN_CORES: &[&str] =
     &["tokio", "mio", "socket2", "hyper", "rustls", "rusqlite", "rustix", "tempfile", "rand", "chrono"];

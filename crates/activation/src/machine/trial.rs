@@ -1,0 +1,226 @@
+//! A generation is tried: armed, switched to, confirmed.
+//!
+//! ```text
+//! switched |-- 1 --|-- 2 --|-- 3 --|-- 4 --|-- 5 --| deadline
+//!          tries: one in each share of the window at most, as soon as every enforcing probe passes
+//! ```
+
+use super::{Activation, bounded, forgetting};
+use crate::boot::{BootId, BootTime};
+use crate::generation::{Generation, GenerationId};
+use crate::io::{
+    ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationRefusal, SwitchEnd,
+    WatchdogAlarm,
+};
+use crate::probe_results::ProbeResults;
+use crate::record::{ActivationRecord, ActivationStage, Probation, ReturnCause, Trial};
+use crate::terms::ContactRule;
+
+impl Activation {
+    pub(super) fn activate(&mut self, order: ActivationOrder, now: BootTime) -> Vec<ActivationEffect> {
+        let target = order.target;
+        if let Err(error) = order.terms.check() {
+            return self.refused(target.id, error.into(), now);
+        }
+        let is_confirmed = target.id == self.record.confirmed.id;
+        match &self.record.under_way {
+            ActivationStage::Settled | ActivationStage::Probation(_) => match is_confirmed {
+                true => self.renumber(target),
+                false => self.arm(order, now),
+            },
+            // The fleet goes back to what this host is to return to anyway.
+            ActivationStage::Armed(_) | ActivationStage::Confirming(_) if is_confirmed => {
+                self.go_back(ReturnCause::Superseded, now)
+            }
+            ActivationStage::Deferred(trial) if trial.target.id != target.id => {
+                self.go_back(ReturnCause::Superseded, now)
+            }
+            ActivationStage::Armed(_)
+            | ActivationStage::Confirming(_)
+            | ActivationStage::Deferred(_)
+            | ActivationStage::Returning(_) => self.refused(target.id, ActivationRefusal::UnderWay, now),
+        }
+    }
+
+    /// Another release with the content that is confirmed: there is nothing to try.
+    fn renumber(&mut self, target: Generation) -> Vec<ActivationEffect> {
+        let before = self.record.clone();
+        self.record.confirmed = target;
+        self.keep(target);
+        self.durable_or_restored(before, vec![ActivationEffect::Switch(target)])
+    }
+
+    fn arm(&mut self, order: ActivationOrder, now: BootTime) -> Vec<ActivationEffect> {
+        let ActivationOrder { target, terms, probes } = order;
+        if let Some(known) = self.record.quarantine.of(target.id) {
+            let cause = known.cause.clone();
+            return self.refused(target.id, ActivationRefusal::Quarantined { cause }, now);
+        }
+        if !self.limits.admit(&[self.record.confirmed, target]) {
+            let bytes = self.record.confirmed.bytes.saturating_add(target.bytes);
+            return self.refused(target.id, ActivationRefusal::TooLarge { bytes }, now);
+        }
+        let before = self.record.clone();
+        let deadline = now.plus(terms.switch);
+        self.record.under_way = ActivationStage::Armed(Trial {
+            target,
+            boot: self.boot.clone(),
+            deadline,
+            switched: now,
+            next_try: 0,
+            deaths: 0,
+            boots_left: 0,
+            terms,
+            probes,
+        });
+        self.keep(target);
+        let forgotten = forgetting(self.forget_what_is_too_much());
+        (self.results, self.retry) = (None, None);
+        let then = [
+            ActivationEffect::ArmWatchdog(WatchdogAlarm::after(deadline)),
+            ActivationEffect::StopProbes,
+            ActivationEffect::Report(ActivationFact::Started { target: target.id }),
+        ];
+        let then = then.into_iter().chain(forgotten).chain([ActivationEffect::Switch(target)]).collect();
+        self.durable_and_armed_or_refused(before, target.id, then)
+    }
+
+    pub(super) fn switched(
+        &mut self,
+        target: GenerationId,
+        end: SwitchEnd,
+        now: BootTime,
+    ) -> Vec<ActivationEffect> {
+        let trial = match &self.record.under_way {
+            ActivationStage::Armed(trial) if trial.target.id == target => trial.clone(),
+            // The same content again, or a switch that the host went back from.
+            _ => return Vec::new(),
+        };
+        let (before, again) = (self.record.clone(), end.clone());
+        let then = match end {
+            SwitchEnd::Failed { reason } => {
+                return self.go_back(ReturnCause::SwitchFailed { reason: bounded(&reason) }, now);
+            }
+            SwitchEnd::NeedsReboot { component } => {
+                let boots_left = trial.terms.boots;
+                self.record.under_way = ActivationStage::Deferred(Trial { boots_left, ..trial });
+                let component = bounded(&component);
+                vec![
+                    ActivationEffect::ArmWatchdog(WatchdogAlarm::AtBoot),
+                    ActivationEffect::Report(ActivationFact::Deferred { target, component }),
+                ]
+            }
+            SwitchEnd::Done => {
+                let deadline = now.plus(trial.terms.window);
+                let trial = Trial { switched: now, deadline, ..trial };
+                self.record.under_way = ActivationStage::Confirming(trial.clone());
+                let mut then = vec![
+                    ActivationEffect::ArmWatchdog(WatchdogAlarm::after(deadline)),
+                    ActivationEffect::Report(ActivationFact::Completed { target }),
+                ];
+                then.extend(self.declare_and_ask(&trial, now));
+                then
+            }
+        };
+        self.durable_or_again(before, ActivationInput::Switched { target, end: again }, then)
+    }
+
+    /// When the next try to confirm may be made: not while a probe fails.
+    pub(super) fn next_try(&self) -> Option<BootTime> {
+        let ActivationStage::Confirming(trial) = &self.record.under_way else { return None };
+        let may_try = trial.next_try < trial.terms.tries && self.all_pass() && self.retry.is_none();
+        may_try.then(|| trial.switched.plus(trial.terms.try_begins(trial.next_try)))
+    }
+
+    fn all_pass(&self) -> bool {
+        self.results.as_ref().is_some_and(ProbeResults::all_pass)
+    }
+
+    pub(super) fn confirming(&mut self, now: BootTime) -> Vec<ActivationEffect> {
+        let ActivationStage::Confirming(trial) = &self.record.under_way else { return Vec::new() };
+        let failed = self.results.as_ref().and_then(|results| results.sustained_failure(now));
+        if let Some(probe) = failed.map(str::to_owned) {
+            return self.go_back(ReturnCause::ProbeFailed { probe }, now);
+        }
+        if trial.deadline <= now {
+            return match trial.terms.contact {
+                ContactRule::ProbesAlone if self.all_pass() => {
+                    let (before, then) = self.confirmed();
+                    // There is no later try.
+                    self.durable_and_armed_or_back(before, then)
+                }
+                ContactRule::ProbesAlone | ContactRule::Required => self.overdue(now),
+            };
+        }
+        if self.next_try().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let number = trial.terms.try_at(now.since(trial.switched)) + 1;
+        let (before, generation) = (self.record.clone(), trial.target.id);
+        self.record.under_way = ActivationStage::Confirming(Trial { next_try: number, ..trial.clone() });
+        let asked = ActivationEffect::TryConfirm { generation, boot: self.boot.clone(), number };
+        // What cannot be written down now could not be confirmed either.
+        self.durable_or_again(before, ActivationInput::Tick, vec![asked])
+    }
+
+    pub(super) fn confirm_answered(
+        &mut self,
+        generation: GenerationId,
+        boot: BootId,
+        now: BootTime,
+    ) -> Vec<ActivationEffect> {
+        match &self.record.under_way {
+            ActivationStage::Confirming(trial)
+                if trial.target.id == generation && self.boot == boot && now < trial.deadline =>
+            {
+                match self.all_pass() {
+                    true => {
+                        let (before, then) = self.confirmed();
+                        self.durable_or_restored(before, then)
+                    }
+                    false => self.try_failed("a probe has failed meanwhile"),
+                }
+            }
+            // It was confirmed by an answer before this one.
+            ActivationStage::Probation(_) if self.record.confirmed.id == generation && self.boot == boot => {
+                Vec::new()
+            }
+            _ => vec![ActivationEffect::Report(ActivationFact::ConfirmRefused { generation, boot })],
+        }
+    }
+
+    /// The window goes on as it was: neither shorter nor over.
+    pub(super) fn try_failed(&mut self, reason: &str) -> Vec<ActivationEffect> {
+        let ActivationStage::Confirming(trial) = &self.record.under_way else { return Vec::new() };
+        let (target, reason) = (trial.target.id, bounded(reason));
+        vec![ActivationEffect::Report(ActivationFact::TryFailed { target, reason })]
+    }
+
+    /// The generation is the confirmed one: the record before, and what follows once this is durable.
+    fn confirmed(&mut self) -> (ActivationRecord, Vec<ActivationEffect>) {
+        let before = self.record.clone();
+        let ActivationStage::Confirming(trial) = std::mem::take(&mut self.record.under_way) else {
+            self.record.under_way = before.under_way.clone();
+            return (before, Vec::new());
+        };
+        let Trial { target, deaths, terms, probes, .. } = trial;
+        let previous = std::mem::replace(&mut self.record.confirmed, target);
+        self.record.under_way = ActivationStage::Probation(Probation { previous, deaths, terms, probes });
+        self.record.quarantine.lift(target.id);
+        let forgotten = forgetting(self.forget_what_is_too_much());
+        let confirmed = ActivationEffect::Report(ActivationFact::Confirmed { generation: target.id });
+        (before, [ActivationEffect::Disarm, confirmed].into_iter().chain(forgotten).collect())
+    }
+
+    pub(super) fn rollout_ended(&mut self, generation: GenerationId) -> Vec<ActivationEffect> {
+        let is_of_it = self.record.confirmed.id == generation;
+        if !is_of_it || !matches!(self.record.under_way, ActivationStage::Probation(_)) {
+            return Vec::new();
+        }
+        let before = self.record.clone();
+        self.record.under_way = ActivationStage::Settled;
+        let forgotten = forgetting(self.forget_what_is_too_much());
+        let then = std::iter::once(ActivationEffect::StopProbes).chain(forgotten).collect();
+        self.durable_or_restored(before, then)
+    }
+}

@@ -1,0 +1,68 @@
+//! [`Quarantine`]: generations that this host returned from, and does not activate again by itself (ROL-12).
+
+use serde::{Deserialize, Serialize};
+
+use crate::generation::{Generation, GenerationId};
+use crate::record::ReturnCause;
+
+/// How many generations are remembered; the oldest is forgotten first.
+pub const MAX_QUARANTINED: usize = 64;
+/// A host may go down for a reason of its own: a generation from which it returned for that alone is in quarantine only
+/// from the second time on.
+pub const REBOOTS_BEFORE_QUARANTINE: u32 = 2;
+
+/// A generation that this host returned from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuarantinedGeneration {
+    /// The generation.
+    pub id: GenerationId,
+    /// The number of the release that it was of.
+    pub seq: u64,
+    /// Why the host returned the last time.
+    #[serde(flatten)]
+    pub cause: ReturnCause,
+    /// How often it did.
+    pub returns: u32,
+}
+
+/// The generations that this host returned from, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Quarantine(Vec<QuarantinedGeneration>);
+
+impl Quarantine {
+    /// Why a generation is not activated, if so.
+    pub fn of(&self, id: GenerationId) -> Option<&QuarantinedGeneration> {
+        let known = self.0.iter().find(|known| known.id == id)?;
+        let may_be_tried = known.cause == ReturnCause::Rebooted && known.returns < REBOOTS_BEFORE_QUARANTINE;
+        (!may_be_tried).then_some(known)
+    }
+
+    /// All that are remembered, those that may be tried once more included.
+    pub fn all(&self) -> &[QuarantinedGeneration] {
+        &self.0
+    }
+
+    /// The host returned from a generation. An operator's halt, a release that followed and a disk without
+    /// room blame nobody.
+    pub(crate) fn note(&mut self, generation: &Generation, cause: &ReturnCause) {
+        if matches!(cause, ReturnCause::Halted | ReturnCause::Superseded | ReturnCause::Unguarded { .. }) {
+            return;
+        }
+        let before = self.0.iter().position(|known| known.id == generation.id).map(|at| self.0.remove(at));
+        let returns = before.map_or(0, |before| before.returns).saturating_add(1);
+        if self.0.len() >= MAX_QUARANTINED {
+            self.0.remove(0);
+        }
+        let Generation { id, seq, .. } = *generation;
+        self.0.push(QuarantinedGeneration { id, seq, cause: cause.clone(), returns });
+    }
+
+    /// A generation may be activated again; whether it was remembered.
+    pub(crate) fn lift(&mut self, id: GenerationId) -> bool {
+        let before = self.0.len();
+        self.0.retain(|known| known.id != id);
+        self.0.len() != before
+    }
+}

@@ -1,0 +1,239 @@
+//! ROL-7, ROL-12: what comes too late, from another boot, from before the switch, in too large a number or without room
+//! changes nothing, and is named.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[allow(dead_code, unused_imports)]
+mod simulated;
+
+use std::time::Duration;
+
+use activation::{
+    Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess,
+    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, BootId, BootMoment, BootTime,
+    CheckTermsError, ContactRule, DeclareProbesError, FoundHost, GenerationLimits, HealthProbe,
+    HealthProbeMode, HealthProbeOutcome, HealthProbeResult, MAX_PROBES, MAX_QUARANTINED, ProbeTopology,
+    ReturnCause, SwitchEnd,
+};
+use simulated::{SECOND, boot_id, generation, id, probe};
+
+const START: BootTime = BootTime::BOOT;
+
+fn host(limits: GenerationLimits) -> Activation {
+    let record = ActivationRecord { confirmed: generation(0), ..ActivationRecord::default() };
+    let found = FoundHost { process: ActivationProcess::Agent, runs: Some(id(1)) };
+    Activation::start(record, limits, found, &BootMoment { boot: boot_id(1), at: START }).0
+}
+
+fn activate(number: u8, terms: ActivationTerms) -> ActivationInput {
+    let probes = ProbeTopology::declare(vec![probe("web", HealthProbeMode::Enforce)]).unwrap();
+    ActivationInput::Activate(Box::new(ActivationOrder { target: generation(number), terms, probes }))
+}
+
+fn refusal(effects: Vec<ActivationEffect>) -> ActivationRefusal {
+    let switches = effects.iter().any(|effect| matches!(effect, ActivationEffect::Switch(_)));
+    assert!(!switches, "it is refused and switched to");
+    let told = effects.into_iter().find_map(|effect| match effect {
+        ActivationEffect::Report(ActivationFact::Refused { refusal, .. }) => Some(refusal),
+        _ => None,
+    });
+    told.expect("nothing is refused")
+}
+
+fn confirming() -> Activation {
+    let mut host = host(GenerationLimits::default());
+    host.handle(activate(1, ActivationTerms::default()), START);
+    host.handle(ActivationInput::Switched { target: id(1), end: SwitchEnd::Done }, at(100));
+    host
+}
+
+fn at(secs: u64) -> BootTime {
+    BootTime::after_boot(Duration::from_secs(secs))
+}
+
+fn passed(generation: u8, boot: u32, began: u64) -> HealthProbeResult {
+    let (probe, outcome) = ("web".to_owned(), HealthProbeOutcome::Passed);
+    HealthProbeResult { probe, generation: id(generation), boot: boot_id(boot), began: at(began), outcome }
+}
+
+fn tries(host: &mut Activation, now: BootTime) -> bool {
+    let effects = host.handle(ActivationInput::Tick, now);
+    effects.iter().any(|effect| matches!(effect, ActivationEffect::TryConfirm { .. }))
+}
+
+#[test]
+fn a_probe_that_passed_before_the_switch_in_another_boot_or_elsewhere_has_not_passed() {
+    for result in [passed(1, 1, 99), passed(1, 2, 101), passed(2, 1, 101)] {
+        let mut host = confirming();
+        assert!(host.handle(ActivationInput::Probe(result), at(110)).is_empty());
+        assert!(!tries(&mut host, at(110)));
+    }
+    let mut host = confirming();
+    let undeclared = HealthProbeResult { probe: "db".to_owned(), ..passed(1, 1, 101) };
+    assert!(host.handle(ActivationInput::Probe(undeclared), at(110)).is_empty());
+    assert!(!tries(&mut host, at(110)));
+    host.handle(ActivationInput::Probe(passed(1, 1, 101)), at(110));
+    assert!(tries(&mut host, at(110)));
+}
+
+#[test]
+fn a_failed_try_neither_shortens_nor_ends_the_window() {
+    let mut host = confirming();
+    host.handle(ActivationInput::Probe(passed(1, 1, 101)), at(101));
+    let deadline = |host: &Activation| match &host.record().under_way {
+        ActivationStage::Confirming(trial) => trial.deadline,
+        other => panic!("{other:?}"),
+    };
+    let before = deadline(&host);
+    let mut tried = Vec::new();
+    for secs in 101..700 {
+        if tries(&mut host, at(secs)) {
+            tried.push(secs - 100);
+            host.handle(ActivationInput::TryFailed { reason: "unreachable".to_owned() }, at(secs));
+        }
+        assert_eq!(deadline(&host), before);
+    }
+    assert_eq!(tried, [1, 120, 240, 360, 480]);
+    let effects = host.handle(ActivationInput::Tick, at(700));
+    let returns = effects
+        .iter()
+        .any(|effect| matches!(effect, ActivationEffect::Return { to, .. } if *to == generation(0)));
+    assert!(returns, "the window ended: {effects:?}");
+}
+
+#[test]
+fn a_confirm_of_the_wrong_boot_or_of_another_generation_is_refused() {
+    for (generation, boot) in [(id(1), boot_id(2)), (id(2), boot_id(1))] {
+        let mut host = confirming();
+        host.handle(ActivationInput::Probe(passed(1, 1, 101)), at(101));
+        let told = host.handle(ActivationInput::ConfirmAnswered { generation, boot: boot.clone() }, at(102));
+        assert_eq!(told, [ActivationEffect::Report(ActivationFact::ConfirmRefused { generation, boot })]);
+        assert_eq!(host.record().confirmed, simulated::generation(0));
+    }
+}
+
+#[test]
+fn nothing_is_switched_where_the_way_back_cannot_be_made_durable() {
+    let full = ActivationInput::NotPersisted { reason: "the disk is full".to_owned() };
+    let unarmed = ActivationInput::NotArmed { reason: "no bus".to_owned() };
+    for failure in [full, unarmed] {
+        let mut host = host(GenerationLimits::default());
+        let before = host.record().clone();
+        let effects = host.handle(activate(1, ActivationTerms::default()), START);
+        let position = |is_it: fn(&ActivationEffect) -> bool| effects.iter().position(is_it).unwrap();
+        let persisted = position(|effect| matches!(effect, ActivationEffect::Persist(_)));
+        let armed = position(|effect| matches!(effect, ActivationEffect::ArmWatchdog(_)));
+        let switched = position(|effect| matches!(effect, ActivationEffect::Switch(_)));
+        assert!(persisted.max(armed) < switched);
+        assert!(matches!(refusal(host.handle(failure, START)), ActivationRefusal::NotArmed { .. }));
+        assert_eq!(*host.record(), before);
+    }
+}
+
+#[test]
+fn terms_out_of_bounds_are_refused() {
+    let good = ActivationTerms::default();
+    let bad = [
+        (ActivationTerms { window: SECOND, ..good }, CheckTermsError::Window(SECOND)),
+        (ActivationTerms { tries: 0, ..good }, CheckTermsError::Tries(0)),
+        (ActivationTerms { tries: 6, ..good }, CheckTermsError::Tries(6)),
+        (ActivationTerms { boots: 4, ..good }, CheckTermsError::Boots(4)),
+        (ActivationTerms { switch: Duration::ZERO, ..good }, CheckTermsError::Switch(Duration::ZERO)),
+    ];
+    for (terms, error) in bad {
+        assert_eq!(terms.check(), Err(error));
+        let refused = refusal(host(GenerationLimits::default()).handle(activate(1, terms), START));
+        assert_eq!(refused, ActivationRefusal::Terms { reason: error.to_string() });
+    }
+}
+
+#[test]
+fn probes_out_of_bounds_are_refused_by_name() {
+    let web = || probe("web", HealthProbeMode::Enforce);
+    let declare = ProbeTopology::declare;
+    let named = |name: &str| HealthProbe { name: name.to_owned(), ..web() };
+    assert!(matches!(declare(vec![web(); MAX_PROBES + 1]), Err(DeclareProbesError::TooMany(_))));
+    assert!(matches!(declare(vec![web(), web()]), Err(DeclareProbesError::Twice(_))));
+    for name in ["", "a b", &"x".repeat(65)] {
+        assert!(matches!(declare(vec![named(name)]), Err(DeclareProbesError::Name(_))), "{name}");
+    }
+    let never = HealthProbe { timeout: Duration::ZERO, ..web() };
+    let longer = HealthProbe { timeout: 6 * SECOND, ..web() };
+    let busy = HealthProbe { every: Duration::ZERO, ..web() };
+    for probe in [never, longer, busy] {
+        assert!(matches!(declare(vec![probe]), Err(DeclareProbesError::Times(_))));
+    }
+    let kind = activation::HealthProbeKind::Command { argv: Vec::new() };
+    assert!(matches!(declare(vec![HealthProbe { kind, ..web() }]), Err(DeclareProbesError::Question(_))));
+}
+
+#[test]
+fn generations_that_do_not_fit_beside_each_other_are_refused() {
+    let limits = GenerationLimits { count: 4, bytes: 150 };
+    let refused = refusal(host(limits).handle(activate(1, ActivationTerms::default()), START));
+    assert_eq!(refused, ActivationRefusal::TooLarge { bytes: 200 });
+}
+
+#[test]
+fn a_generation_in_which_the_agent_died_three_times_stays_in_quarantine() {
+    let record = confirming().record().clone();
+    let found = FoundHost { process: ActivationProcess::AgentAfterDeath, runs: Some(id(1)) };
+    let moment = BootMoment { boot: boot_id(1), at: at(101) };
+    let die =
+        |record: ActivationRecord| Activation::start(record, GenerationLimits::default(), found, &moment).0;
+    let twice = die(die(record).record().clone());
+    assert!(matches!(twice.record().under_way, ActivationStage::Confirming(_)));
+    let mut host = die(twice.record().clone());
+    host.handle(ActivationInput::Returned, at(120));
+    assert_eq!(host.record().confirmed, generation(0));
+    let refused = refusal(host.handle(activate(1, ActivationTerms::default()), at(130)));
+    assert_eq!(refused, ActivationRefusal::Quarantined { cause: ReturnCause::AgentDied });
+    host.handle(ActivationInput::LiftQuarantine(id(1)), at(131));
+    host.handle(activate(1, ActivationTerms::default()), at(132));
+    assert!(matches!(host.record().under_way, ActivationStage::Armed(_)));
+}
+
+#[test]
+fn a_host_that_went_down_tries_once_more_and_the_quarantine_is_bounded() {
+    let mut host = host(GenerationLimits::default());
+    let mut boot = 1;
+    let mut power_cut = |host: &mut Activation, number: u8| {
+        let effects = host.handle(activate(number, ActivationTerms::default()), START);
+        if effects.iter().any(|effect| matches!(effect, ActivationEffect::Switch(_))) {
+            boot += 1;
+            let found = FoundHost { process: ActivationProcess::Agent, runs: Some(id(1)) };
+            let moment = BootMoment { boot: boot_id(boot), at: START };
+            *host = Activation::start(host.record().clone(), GenerationLimits::default(), found, &moment).0;
+            host.handle(ActivationInput::Returned, START);
+            return true;
+        }
+        false
+    };
+    assert!([true, true, false].iter().all(|tried| power_cut(&mut host, 1) == *tried));
+    for number in 2..=200 {
+        power_cut(&mut host, number);
+        power_cut(&mut host, number);
+    }
+    assert_eq!(host.record().quarantine.all().len(), MAX_QUARANTINED);
+    assert_eq!(host.record().confirmed, generation(0));
+}
+
+#[test]
+fn a_boot_id_is_a_short_name() {
+    for text in ["", "a/b", &"x".repeat(65)] {
+        assert!(text.parse::<BootId>().is_err());
+    }
+    assert!("3b6f5a4e-7d1f-4f56-9e0e-0d8f6f2b1c11".parse::<BootId>().is_ok());
+}
+
+#[test]
+fn probes_alone_confirm_a_node_that_may_be_offline() {
+    let mut host = host(GenerationLimits::default());
+    let terms = ActivationTerms { contact: ContactRule::ProbesAlone, ..ActivationTerms::default() };
+    host.handle(activate(1, terms), START);
+    host.handle(ActivationInput::Switched { target: id(1), end: SwitchEnd::Done }, at(100));
+    host.handle(ActivationInput::Probe(passed(1, 1, 101)), at(101));
+    host.handle(ActivationInput::Tick, at(699));
+    assert_eq!(host.record().confirmed, generation(0));
+    host.handle(ActivationInput::Tick, at(700));
+    assert_eq!(host.record().confirmed, generation(1));
+}
