@@ -79,7 +79,8 @@ async fn links_and_polls_carry_proofs_also_after_a_restart() {
 
 /// A new version of the trust document with another control-plane key.
 async fn add_trust(fleet: &Fleet, change: SlotChange, reject_before: Option<Timestamp>) {
-    let next = chain::next_version(&newest(fleet).await, SlotName::ControlPlane, change, reject_before, now());
+    let next =
+        chain::next_version(&newest(fleet).await, SlotName::ControlPlane, change, reject_before, now());
     let link = chain::sign(&next.unwrap(), &fleet.root_key()).unwrap();
     let _: u64 = fleet.operator().await.post("/v1/trust", &server::api::AddTrust { link }).await.unwrap();
 }
