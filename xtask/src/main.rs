@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xtask::dist::DistOptions;
-use xtask::{Outcome, bench, booted, codegen, dist, figures, fuzz, promises, root, run, tidy};
+use xtask::{Outcome, bench, booted, codegen, dist, figures, fuzz, promises, root, run, run_with, tidy};
 
 const USAGE: &str = "cargo xtask COMMAND
 
@@ -68,10 +68,18 @@ fn ci() -> Outcome {
     demo()
 }
 
+/// How many tests of a program run at a time. Most of those that take long wait for an agent's next contact, and leave
+/// the processors idle.
+fn test_threads() -> usize {
+    const PER_PROCESSOR: usize = 2;
+    PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Tests start real binaries, so these are built first.
 fn test() -> Outcome {
     run("cargo", &["build", "--workspace", "--bins"])?;
-    run("cargo", &["test", "--workspace", "--no-fail-fast"])?;
+    let threads = test_threads().to_string();
+    run_with(&[("RUST_TEST_THREADS", &threads)], "cargo", &["test", "--workspace", "--no-fail-fast"])?;
     promises::run(&root(), false)
 }
 

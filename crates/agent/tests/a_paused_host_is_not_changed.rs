@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::process::{Child, Stdio};
+
 use model::replication::{Mode, TransportPolicy};
 use server::api::StatusView;
 use test_support::agent_local::{LocalHost, printed};
@@ -55,6 +57,38 @@ fn it_ends_by_itself() {
     host.write("etc/motd", "by hand\n");
     until_blocking("the pause ends", || (host.read("etc/motd").as_deref() == Some("hello\n")).then_some(()));
     assert!(host.json(&["status"])["paused"].is_null());
+}
+
+/// The word that the host is paused comes when a repair that began before is over, and changes nothing any more.
+#[test]
+fn the_answer_waits_for_a_repair_under_way() {
+    let mut base = module("base");
+    let mut motd = file("/etc/motd", "hello\n");
+    let script = "! test -e $MUSTER_ROOT/hold || touch $MUSTER_ROOT/repairs; while test -e $MUSTER_ROOT/hold; do sleep 0.05; done";
+    motd.attributes.insert("validate".to_owned(), vec!["sh", "-c", script].into());
+    base.resources = vec![motd];
+    let mut host = LocalHost::new(vec![base]);
+    host.start();
+    host.write("hold", "");
+    host.write("etc/motd", "by hand\n");
+    until_blocking("a repair is under way", || host.read("repairs").map(drop));
+    let mut pausing = host.command(&["pause", "--reason", "looking"]);
+    let pausing = pausing.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until_blocking("the daemon heard of the pause", || {
+        host.json(&["status"])["paused"]["reason"].is_string().then_some(())
+    });
+    assert!(!is_over(&pausing), "the host is called paused while a repair is under way");
+    std::fs::remove_file(host.root().join("hold")).unwrap();
+    let (code, said) = printed(&pausing.wait_with_output().unwrap());
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(host.read("etc/motd").unwrap(), "hello\n", "the repair is over");
+    assert!(!said.contains("goes on to its end"), "{said}");
+}
+
+/// Whether a process ended; it stays to be waited for.
+fn is_over(child: &Child) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    stat.rsplit_once(") ").unwrap().1.starts_with('Z')
 }
 
 /// A new pause keeps nothing of the one before but its beginning, and says so.

@@ -66,7 +66,9 @@ fn plan_apply_and_status_say_the_same_with_and_without_it() {
     host.json(&["resume"]);
     let status = until_blocking("the difference is put right", || {
         let status = host.json(&["status"]);
-        (outcome(&status, "base/file:/etc/motd")["action"] == "changed").then_some(status)
+        // The first try to reach a control plane may take longer than the run.
+        let tried = status["daemon"]["contact"]["problem"].is_string();
+        (tried && outcome(&status, "base/file:/etc/motd")["action"] == "changed").then_some(status)
     });
     assert_eq!(host.read("etc/motd").unwrap(), "hello\n");
     for (resource, action) in [
@@ -80,7 +82,6 @@ fn plan_apply_and_status_say_the_same_with_and_without_it() {
     }
     let applied = host.agent(&["apply"]);
     assert_eq!(applied.status.code(), Some(3), "{applied:?}");
-    assert!(status["daemon"]["contact"]["problem"].is_string(), "no control plane is there: {status}");
     assert!(status["daemon"]["factsWaiting"].as_u64() > Some(0));
     assert!(status["certificateEnds"].is_string());
     let (_, all) = printed(&host.agent(&["status", "--all"]));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Pause, Timestamp};
 use net::tasks;
@@ -18,6 +19,9 @@ use crate::local::messages::{PauseView, RunTicket};
 use crate::local::server::LocalSocket;
 use crate::local::{LocalProblem, LocalProblemCode, path};
 use crate::render::{self, chain};
+
+/// How long the answer to a pause waits for a repair under way; below what who asks waits for an answer.
+const REPAIR_ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 impl Daemon {
     /// Opens the socket. Without one the host is kept as declared all the same.
@@ -88,10 +92,11 @@ impl Daemon {
     fn pause_view(&self) -> PauseView {
         let shown = self.local.shown();
         let run_under_way = shown.running_since.map(|_| shown.begun);
-        PauseView { pause: None, before: self.node.pause().cloned(), run_under_way }
+        PauseView { pause: None, before: self.node.pause().cloned(), run_under_way, repair_under_way: None }
     }
 
-    /// Makes a pause durable, or its end, and then answers those who asked.
+    /// Makes a pause durable, or its end, and then answers those who asked: that the host is paused, once a repair
+    /// under way is over too.
     pub(super) fn save_pause(&mut self, pause: Option<Pause>) {
         self.local.set(|state| state.pause.clone_from(&pause));
         match &pause {
@@ -99,7 +104,7 @@ impl Daemon {
             None => tracing::info!("the pause is over"),
         }
         let replies = std::mem::take(&mut self.pause_replies);
-        let storage = self.storage.clone();
+        let (storage, local) = (self.storage.clone(), self.local.clone());
         tasks::spawn(async move {
             let saving = pause.clone();
             let saved = storage.run(move |durable| durable.save_pause(&saving)).await;
@@ -108,8 +113,13 @@ impl Daemon {
                 tracing::warn!(why, "whether the host is paused could not be recorded");
                 LocalProblem::new(LocalProblemCode::Failed, why)
             });
+            let repair_under_way = match pause {
+                Some(_) => local.wait_for_repair(REPAIR_ENDS_WITHIN).await,
+                None => None,
+            };
             for (reply, view) in replies {
-                let _ = reply.send(saved.clone().map(|()| PauseView { pause: pause.clone(), ..view }));
+                let view = PauseView { pause: pause.clone(), repair_under_way, ..view };
+                let _ = reply.send(saved.clone().map(|()| view));
             }
         });
     }

@@ -23,8 +23,9 @@ impl Daemon {
         self.running = true;
         let healing = matches!(order.scope, RunScope::Resources(_));
         let state = (!healing).then(|| self.storage.durable().path().to_owned());
-        if !healing {
-            self.local.run_begins(now());
+        match healing {
+            true => self.local.repair_begins(now()),
+            false => self.local.run_begins(now()),
         }
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
         let (local, log) = (self.local.clone(), self.run_log.clone());
@@ -64,6 +65,9 @@ impl Daemon {
                 Ok(run) => NodeInput::Ran(Box::new(run.report.clone())),
                 Err(failure) => NodeInput::RunFailed(failure.clone()),
             };
+            if healing {
+                local.repair_ended();
+            }
             match run {
                 Ok(run) if healing => heal::show(run, &local, &log),
                 Err(_) if healing => {}
@@ -87,8 +91,9 @@ impl Daemon {
         if let Err(error) = spawned {
             let handle = self.handle.clone();
             let why = format!("no thread could be started: {error}");
-            if !healing {
-                self.local.run_ended(Err(why.clone()));
+            match healing {
+                true => self.local.repair_ended(),
+                false => self.local.run_ended(Err(why.clone())),
             }
             let failed = NodeInput::RunFailed(RunFailure::other(why));
             tasks::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });

@@ -288,7 +288,7 @@ pub struct PauseRequest {
 }
 
 /// What a pause, or its end, came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PauseView {
     /// The pause that holds now.
@@ -300,6 +300,9 @@ pub struct PauseView {
     /// This run began before the pause and goes on to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_under_way: Option<u64>,
+    /// A repair that began then did not end while the answer waited for it, and goes on to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair_under_way: Option<Timestamp>,
 }
 
 /// Put a version of a file back.

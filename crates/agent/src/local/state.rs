@@ -33,6 +33,8 @@ pub struct LocalState {
     pub begun: u64,
     /// When the one under way began.
     pub running_since: Option<Timestamp>,
+    /// When the run over what was changed out of band began that is under way.
+    pub repairing_since: Option<Timestamp>,
     /// Why no run can be made.
     pub unmade_run: Option<UnmadeRun>,
     /// Why the release that was offered is not adopted.
@@ -95,6 +97,7 @@ impl SharedLocalState {
             last_run: LastRunView::read(&directory).and_then(|view| Packed::new(&view).ok()),
             begun: 0,
             running_since: None,
+            repairing_since: None,
             unmade_run: None,
             unadopted: None,
             cut_off: None,
@@ -188,6 +191,27 @@ impl SharedLocalState {
                 state.ended.pop_front();
             }
         });
+    }
+
+    /// A run over what was changed out of band begins. It has no number: nobody asked for it.
+    pub(crate) fn repair_begins(&self, at: Timestamp) {
+        self.set(|state| state.repairing_since = Some(at));
+    }
+
+    /// That run is over, whatever it came to.
+    pub(crate) fn repair_ended(&self) {
+        self.set(|state| state.repairing_since = None);
+    }
+
+    /// Waits until no repair is under way, or for so long; since when one is that goes on.
+    pub(crate) async fn wait_for_repair(&self, wait: Duration) -> Option<Timestamp> {
+        let mut watch = self.state.subscribe();
+        let over = watch.wait_for(|state| state.repairing_since.is_none());
+        match tokio::time::timeout(wait, over).await {
+            // The sender is held here: the wait cannot end by its going.
+            Ok(_) => None,
+            Err(_) => self.shown().repairing_since,
+        }
     }
 
     /// A run over what was changed out of band came to this. Nobody follows it.

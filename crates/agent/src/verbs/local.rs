@@ -200,13 +200,18 @@ pub(super) fn pause(
                 eprintln!("a run is under way; it ends first");
                 daemon.follow(run, |so_far| eprintln!("it goes on ({})", render::short(so_far)))?;
             }
+            if let Some(since) = view.repair_under_way {
+                eprintln!(
+                    "a repair that began at {since} goes on to its end, and may still change what it repairs"
+                );
+            }
             view
         }
         None => {
             let machine = Machine::open(options)?;
             let before = machine.durable.pause()?;
             machine.durable.save_pause(&Some(pause.clone()))?;
-            PauseView { pause: Some(pause), before, run_under_way: None }
+            PauseView { pause: Some(pause), before, ..PauseView::default() }
         }
     };
     show(json, &view, || {
@@ -228,7 +233,7 @@ pub(super) fn resume(options: &MachineOptions, json: bool) -> Result<ExitCode, V
             let machine = Machine::open(options)?;
             let before = machine.durable.pause()?;
             machine.durable.save_pause(&None)?;
-            PauseView { pause: None, before, run_under_way: None }
+            PauseView { before, ..PauseView::default() }
         }
     };
     show(json, &view, || match &view.before {
