@@ -156,7 +156,8 @@ fn a_declared_host_gets_secrets_without_a_line_for_it() {
     // The fleet repo's own word comes first.
     let other = SealingKey::from_secret(&[8; 32]).unwrap().public().to_string();
     fleet.server.ok(&["secret", "trust", "web-1", &other, "--repo", fleet.repo(), "--yes"]);
-    assert!(fleet.reach().get("byStatement").is_none(), "{}", fleet.reach());
+    let reach = fleet.reach();
+    assert_eq!((&reach["open"], reach.get("byStatement")), (&json!(["web-1"]), None), "{reach}");
     std::fs::remove_file(fleet.repo.join("recipients.yaml")).unwrap();
     let replaced = fleet.server.muster(&["node", "replace", "web-1", "--repo", fleet.repo()]);
     assert!(text(&replaced.stderr).contains("change `key` there"), "{}", text(&replaced.stderr));

@@ -51,7 +51,7 @@ async fn a_statement_is_relayed_as_it_came_and_one_that_is_too_long_is_not() {
     says(&node, "a", Some(statement.clone())).await;
     let expected =
         RelayedStatement { hostname: "web-1".parse().unwrap(), identity: node.key.public(), statement };
-    assert_eq!(relayed(&fleet).await, [expected.clone()]);
+    assert_eq!(relayed(&fleet).await, std::slice::from_ref(&expected));
     fleet.stop().await;
     fleet.start_again().await;
     node.url = fleet.url();
