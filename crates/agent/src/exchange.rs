@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
-use model::{AgentCapabilities, AgentInstance, Digest, Timestamp};
+use model::{AgentCapabilities, AgentInstance, Digest, Hostname, Timestamp};
 use node::{CheckInOmissions, NodeInput, TooLarge, Witness};
 use tokio::sync::{Semaphore, watch};
+use trust::RecipientKey;
 use trust::seen::Seen;
 use wire::{Code, Problem, route};
 
@@ -40,6 +41,10 @@ pub struct AgentIntroduction {
     pub instance: AgentInstance,
     /// What it is and can do (ENR-5); `None` while that is read.
     pub capabilities: watch::Receiver<Option<AgentCapabilities>>,
+    /// The host that it is on.
+    pub hostname: Hostname,
+    /// The key that secrets are sealed for; `None` where it cannot be read.
+    pub recipient: Option<RecipientKey>,
 }
 
 /// The way of check-ins.
@@ -204,7 +209,22 @@ impl CheckInClient {
         }
         let mut capabilities = self.introduction.capabilities.clone();
         let read = tokio::time::timeout(capabilities::WITHIN, capabilities.wait_for(Option::is_some)).await;
-        message.capabilities = read.ok().and_then(Result::ok).and_then(|read| read.clone()).map(Box::new);
+        let capabilities = read.ok().and_then(Result::ok).and_then(|read| read.clone());
+        message.capabilities = capabilities.map(|capabilities| {
+            Box::new(AgentCapabilities { sealing_key: self.sealing_key(), ..capabilities })
+        });
+    }
+
+    /// For which key the node's secrets are sealed, under its identity.
+    fn sealing_key(&self) -> Option<Signed> {
+        let AgentIntroduction { hostname, recipient, .. } = &self.introduction;
+        match self.session.signer().sign_sealing_key(hostname.clone(), (*recipient)?) {
+            Ok(statement) => Some(statement),
+            Err(error) => {
+                tracing::warn!(%error, "for which key secrets are sealed cannot be signed");
+                None
+            }
+        }
     }
 
     /// Another host holds the node's key, or no more, as the control plane says.

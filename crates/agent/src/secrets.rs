@@ -88,3 +88,36 @@ fn leave_no_core() {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use trust::SigningKey;
+    use trust::sealing::SecretSealer;
+
+    use super::*;
+
+    fn own(node: &str) -> (OwnKeys, Vec<u8>) {
+        let key = SealingKey::from_secret(&[3; 32]).unwrap();
+        let node: Hostname = node.parse().unwrap();
+        let sealer = SecretSealer::of(&SigningKey::from_seed(&[7; 32]));
+        let in_hand = sealer.seal("app/key", b"planted").unwrap();
+        let wraps = [("app/key".to_owned(), in_hand.wrap(&node, &key.public()).unwrap())].into();
+        let keys = SecretKeys { node: node.clone(), recipient: key.public(), wraps };
+        let content = model::canonical::to_bytes(in_hand.sealed()).unwrap();
+        (OwnKeys { key: Arc::new(key), node, keys: Some(keys) }, content)
+    }
+
+    /// SEC-1: a value stands under the name that the signed set has for it, and under no other.
+    #[test]
+    fn a_secret_is_opened_under_the_name_that_the_set_signs() {
+        let (own, content) = own("web-1");
+        assert_eq!(opened(&content, "app/key", &own).unwrap().as_slice(), b"planted");
+        let other = opened(&content, "app/other", &own).unwrap_err();
+        assert_eq!(other, "it is another secret under this name");
+        assert!(opened(b"{}", "app/key", &own).unwrap_err().starts_with("it cannot be read"));
+        let none = OwnKeys { keys: None, ..own };
+        assert!(opened(&content, "app/key", &none).unwrap_err().contains("seals nothing for this node"));
+    }
+}

@@ -19,15 +19,16 @@ use http_body_util::Full;
 use model::canonical::CanonicalError;
 use model::exchange::{Answer, Signed};
 use model::time::SLACK;
-use model::{FleetId, NodeId, Timestamp};
+use model::{FleetId, Hostname, NodeId, Timestamp};
 use net::client::{Client, ClientError};
 use net::{Destination, ProxyUrl, ServerUrl};
 use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use trust::SigningKey;
+use trust::sealing::SealingStatement;
 use trust::seen::Seen;
 use trust::token::TlsTermination;
+use trust::{RecipientKey, SigningKey};
 use wire::body::{self, BodyError, GZIP, JSON, MAX_ANSWER};
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
@@ -145,6 +146,19 @@ impl Signer {
     /// Never for a number within 2^53.
     pub fn sign_seen(&self, seen: &Seen) -> Result<Signed, CanonicalError> {
         seen.sign(&self.key)
+    }
+
+    /// Signs for which key the node's secrets are sealed (SEC-1).
+    ///
+    /// # Errors
+    /// Never: all of it is text and a time.
+    pub fn sign_sealing_key(
+        &self,
+        hostname: Hostname,
+        recipient: RecipientKey,
+    ) -> Result<Signed, CanonicalError> {
+        SealingStatement { fleet: self.fleet.clone(), hostname, recipient, at: self.server_time() }
+            .sign(&self.key)
     }
 
     /// The node's id.

@@ -83,7 +83,7 @@ async fn publish(
         Some(path) => folder.reread(&[path.to_string_lossy().into_owned()].into())?,
         None => folder.scan()?,
     };
-    let prepared = publisher.take(changes)?;
+    let prepared = publisher.take(changes).await?;
     let changed = publisher.compare(&prepared).await?;
     let published = publisher.publish(&prepared, None, changed).await?;
     Ok((published, started.elapsed()))

@@ -105,7 +105,7 @@ async fn publish(
     folder: &mut RepoFolder,
 ) -> Result<(Published, Duration), BenchError> {
     let began = Instant::now();
-    let prepared = publisher.take(folder.scan()?)?;
+    let prepared = publisher.take(folder.scan()?).await?;
     let changed = publisher.compare(&prepared).await?;
     Ok((publisher.publish(&prepared, None, changed).await?, began.elapsed()))
 }

@@ -97,7 +97,7 @@ impl Demo<'_> {
         let operator = self.dirs.control().join("operator.json");
         let key = credentials::release_key(None, &operator)?;
         let mut publisher = Publisher::connect(credentials, [key]).await?;
-        let prepared = publisher.take(RepoFolder::open(&self.dirs.fleet())?.scan()?)?;
+        let prepared = publisher.take(RepoFolder::open(&self.dirs.fleet())?.scan()?).await?;
         let changed = publisher.compare(&prepared).await?;
         let published = publisher.publish(&prepared, Some("demo".to_owned()), changed).await?;
         let step = format!("the fleet repo was checked, signed and published as release {}", published.seq);

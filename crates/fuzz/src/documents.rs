@@ -21,14 +21,14 @@ use wire::body;
 use crate::text;
 
 /// The key that seeds are signed with; nothing else trusts it.
-const SEED: [u8; 32] = [7; 32];
+pub(crate) const SEED: [u8; 32] = [7; 32];
 
-fn slots() -> Slots {
+pub(crate) fn slots() -> Slots {
     Slots::of(SigningKey::from_seed(&SEED).public())
 }
 
 /// A document that is read is written as the same bytes.
-fn canonical<T: DeserializeOwned + Serialize>(data: &[u8]) {
+pub(crate) fn canonical<T: DeserializeOwned + Serialize>(data: &[u8]) {
     if let Ok(read) = canonical::parse_canonical::<T>(data)
         && let Ok(written) = canonical::to_bytes(&read)
         && let Ok(again) = canonical::parse_canonical::<T>(&written)

@@ -5,6 +5,7 @@
 //! and changes them a little. `cargo xtask fuzz` runs the same functions under libFuzzer.
 
 mod documents;
+mod evidence;
 mod repos;
 mod travel;
 
@@ -27,6 +28,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "cloudevents_json", run: travel::cloudevents_json },
     FuzzTarget { name: "csr", run: documents::csr },
     FuzzTarget { name: "expression", run: repos::expression },
+    FuzzTarget { name: "feed_proof", run: evidence::feed_proof },
     FuzzTarget { name: "fleet_repo", run: repos::fleet_repo },
     FuzzTarget { name: "grpc", run: travel::grpc },
     FuzzTarget { name: "header", run: documents::header },
@@ -35,7 +37,10 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "pattern", run: repos::pattern },
     FuzzTarget { name: "proof", run: documents::proof },
     FuzzTarget { name: "protobuf", run: travel::protobuf },
+    FuzzTarget { name: "provenance", run: evidence::provenance },
+    FuzzTarget { name: "proxy_header", run: travel::proxy_header },
     FuzzTarget { name: "sealed", run: documents::sealed },
+    FuzzTarget { name: "sealing_statement", run: evidence::sealing_statement },
     FuzzTarget { name: "selector", run: repos::selector },
     FuzzTarget { name: "signature", run: travel::signature },
     FuzzTarget { name: "signed_list", run: documents::signed_list },

@@ -1,9 +1,13 @@
 //! What travels between nodes and control plane.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use model::exchange::{Answer, CheckIn};
 use model::{FleetId, Timestamp};
+use net::proxy_protocol;
 use trust::SigningKey;
 use wire::cloudevents::{json, protobuf as binary};
 use wire::grpc::GrpcDecoder;
@@ -76,4 +80,15 @@ pub(crate) fn grpc(data: &[u8]) {
         }
     }
     let _ = decoder.finish();
+}
+
+/// The header with which a load balancer says who called it.
+pub(crate) fn proxy_header(data: &[u8]) {
+    let mut stream = data;
+    let mut context = Context::from_waker(Waker::noop());
+    // What is in memory never waits.
+    let Poll::Ready(read) = pin!(proxy_protocol::read(&mut stream)).poll(&mut context) else { return };
+    if read.is_ok() {
+        assert!(data.len() - stream.len() <= LIMIT, "no more is taken than a header has");
+    }
 }

@@ -6,16 +6,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
+use crate::exchange::{Signature, Signed};
 use crate::text::bounded_line;
 
 /// The most hooks that an agent names, and that are kept.
 pub const MAX_HOOKS: usize = 64;
 /// The most built-in actions that are kept.
 pub const MAX_BUILTINS: usize = 64;
+/// The longest statement of a sealing key, in bytes.
+pub const MAX_SEALING_STATEMENT: usize = 1024;
 /// The longest text of these that is kept, in bytes.
 const MAX_TEXT: usize = 256;
 
-/// What an agent says of itself. It is the node's word: shown, and trusted with nothing.
+/// What an agent says of itself. It is the node's word: shown and relayed, and the control plane trusts it with nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCapabilities {
@@ -30,6 +33,10 @@ pub struct AgentCapabilities {
     /// The programs that the held release delegates by their exact path, each with the SHA-256 of what lies there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hooks: BTreeMap<String, Digest>,
+    /// For which key the node's secrets are sealed, signed by its identity (`trust::sealing::SealingStatement`): the
+    /// control plane relays it, and whoever publishes verifies it by the key that the fleet repo declares (SEC-1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealing_key: Option<Signed>,
 }
 
 impl AgentCapabilities {
@@ -41,8 +48,17 @@ impl AgentCapabilities {
             checksum: self.checksum,
             builtins: self.builtins.iter().take(MAX_BUILTINS).map(clip).collect(),
             hooks: self.hooks.iter().take(MAX_HOOKS).map(|(path, digest)| (clip(path), *digest)).collect(),
+            sealing_key: self.sealing_key.clone().filter(is_small),
         }
     }
+}
+
+/// Whether a statement is within its bounds: one signature of it is made.
+fn is_small(statement: &Signed) -> bool {
+    let is_short = |sig: &Signature| sig.key.len() <= MAX_TEXT && sig.sig.len() <= MAX_TEXT;
+    statement.payload.len() <= MAX_SEALING_STATEMENT
+        && statement.signatures.len() == 1
+        && statement.signatures.iter().all(is_short)
 }
 
 /// A version of an agent or a control plane, as far as versions are compared.

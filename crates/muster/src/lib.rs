@@ -71,7 +71,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Workflow(args) => workflow::run(&args, screen).await,
         Verb::Release(args) => release::run(&args, screen).await,
         Verb::Token(args) => token::run(&args, screen).await,
-        Verb::Secret(args) => secret::run(&args, screen),
+        Verb::Secret(args) => secret::run(&args, screen).await,
         Verb::Prove(args) => prove::run(&args, screen).await,
         Verb::Verify(args) => verify::run(&args, screen),
         Verb::Operator(args) => operators::run(&args, screen).await,

@@ -32,6 +32,7 @@ mod real_agents_meet_a_restored_control_plane;
 mod reference_is_current;
 mod releases_are_rolled_back;
 mod runs_by_tag_are_requested;
+mod secrets_follow_declared_keys;
 mod secrets_reach_their_nodes;
 mod several_signers_publish;
 mod task_arguments_are_exact;

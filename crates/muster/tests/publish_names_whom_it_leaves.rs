@@ -54,7 +54,7 @@ async fn of_entries_and_of_patterns() {
         // One that knows what is published, and one that has to read it.
         let mut fresh = publisher(&fleet).await;
         for publisher in [&mut resident, &mut fresh] {
-            let built = publisher.take(changes(&files)).unwrap();
+            let built = publisher.take(changes(&files)).await.unwrap();
             let changed = publisher.compare(&built).await.unwrap();
             assert_eq!(changed.left_out, left(names), "{matches:?}");
         }

@@ -81,7 +81,7 @@ async fn a_broken_repo_publishes_nothing_and_the_repair_everything() {
         ("modules/app/module.yaml", "resources:\n  - fill: /etc/x\n".to_owned()),
         ("nodes.yaml", "nodes:\n  - match: [b.test]\n    roles: [nothing]\n".to_owned()),
     ];
-    match publisher.take(changes(&broken)).map(|_| ()) {
+    match publisher.take(changes(&broken)).await.map(|_| ()) {
         Err(PublishError::Broken(broken)) => {
             assert!(broken >= 2, "all mistakes at once");
         }
@@ -98,6 +98,25 @@ async fn a_broken_repo_publishes_nothing_and_the_repair_everything() {
     assert_eq!((edit.seq, edit.changed.nodes), (2, 2), "a.test went and b.test came");
 }
 
+/// A release that could not be sealed is not forgotten: what changed with it is in the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changed_with_a_failed_release_is_in_the_next_one() {
+    let control = Control::start().await;
+    let mut publisher = control.publisher().await;
+    let sources = format!("{}secrets: {{sources: {{files: {{age: secrets/}}}}}}\n", fleet_yaml());
+    let mut ids: BTreeMap<String, String> =
+        ["a.test", "b.test"].map(|name| (name.to_owned(), "1".to_owned())).into();
+    publish(&mut publisher, changes(&repo(&ids, "hello"))).await;
+    publish(&mut publisher, changes(&[("fleet.yaml", sources)])).await;
+    ids.insert("b.test".to_owned(), "2".to_owned());
+    let secret = "params:\n  id: {type: string, default: none}\nresources:\n  - file: /etc/key\n    content: secret:a/b\n";
+    let both = [("nodes.yaml", nodes_yaml(&ids)), ("modules/app/module.yaml", secret.to_owned())];
+    let failed = publisher.take(changes(&both)).await.map(|_| ());
+    assert!(matches!(failed, Err(PublishError::NoSecretSources)), "{failed:?}");
+    let edit = publish(&mut publisher, changes(&[("modules/app/module.yaml", app_module("hello"))])).await;
+    assert_eq!((edit.unchanged, edit.changed.nodes), (false, 1), "b.test got another id meanwhile");
+}
+
 async fn numbers(control: &Control) -> Vec<u64> {
     let releases =
         control.operator().await.call(&server::api::RELEASES, server::api::History::default()).await.unwrap();
@@ -111,7 +130,7 @@ async fn a_release_published_meanwhile_is_not_undone_unseen() {
     let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
     assert_eq!(publish(&mut one, changes(&repo(&ids, "one"))).await.seq, 1);
 
-    let built = other.take(changes(&repo(&ids, "other"))).unwrap();
+    let built = other.take(changes(&repo(&ids, "other"))).await.unwrap();
     let compared = other.compare(&built).await.unwrap();
     let refused = other.publish(&built, None, compared).await;
     assert!(matches!(refused, Err(PublishError::Overtaken(1))), "{refused:?}");

@@ -275,9 +275,11 @@ impl NodeState {
         before.is_none().then_some(now)
     }
 
-    /// An operator says that one host alone holds the node's key from now on.
+    /// An operator says that one host alone holds the node's key from now on. What its agent is was perhaps said by the
+    /// other one: it is asked for anew.
     pub fn copy_resolved(&mut self) {
         self.lineage = InstanceLineage::default();
+        self.agent_version = None;
         self.open_items.change(|it| (it.copied, it.displaced) = (None, Vec::new()));
     }
 

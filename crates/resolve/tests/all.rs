@@ -18,6 +18,7 @@ mod no_input_panics;
 mod notify_means_what_acts;
 mod observed_traits_choose_no_role;
 mod precedence;
+mod recipients_follow_declared_keys;
 mod release_holds_what_nodes_get;
 mod release_is_incremental;
 mod resource_type_examples;

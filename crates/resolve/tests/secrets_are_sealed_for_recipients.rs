@@ -10,7 +10,7 @@ use resolve::release::{Builder, Built};
 use resolve::secrets::{FleetSealer, NotSealed, SealedFleet, SecretNeeds};
 use resolve::{Changed, Fleet, SecretSourceKind, Tree, check};
 use trust::SigningKey;
-use trust::sealing::{InHand, SealedSecret, SealingKey, SecretKeys, SecretSealer, open};
+use trust::sealing::{InHand, MAX_NODE_SECRETS, SealedSecret, SealingKey, SecretKeys, SecretSealer, open};
 
 use super::common::*;
 
@@ -234,6 +234,21 @@ fn what_did_not_change_is_sealed_as_the_same_bytes() {
     assert_ne!(was.sealed.objects[1], is.sealed.objects[1]);
     let missing = seal(&mut sealer, &fleet, &values(&VALUES[1..])).unwrap_err();
     assert_eq!(missing, NotSealed::Missing("team/key".to_owned()));
+}
+
+/// What a node opens is bounded: a publish names the node that is declared to have more.
+#[test]
+fn a_node_that_is_declared_too_many_is_named() {
+    let uses = (0..=MAX_NODE_SECRETS).map(|n| format!("{{{{ secret(\"team/s{n}\") }}}}\n"));
+    let uses: String = uses.collect();
+    let files = [
+        ("nodes.yaml", "nodes:\n  - match: [b.t]\n    modules: [plain]\n"),
+        ("modules/plain/module.yaml", "resources:\n  - file: /etc/x\n    template: x.j2\n"),
+        ("modules/plain/templates/x.j2", &*uses),
+    ];
+    let fleet = check(&with(tree("recipients: {}\n"), files)).unwrap();
+    let refused = seal(&mut FleetSealer::default(), &fleet, &values(&[])).unwrap_err();
+    assert_eq!(refused, NotSealed::TooMany { node: "b.t".to_owned(), count: MAX_NODE_SECRETS + 1 });
 }
 
 #[test]

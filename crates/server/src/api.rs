@@ -7,6 +7,7 @@ pub mod objects;
 pub mod operation;
 pub mod operators;
 pub mod proxies;
+pub mod sealing;
 pub mod work;
 
 use std::collections::{BTreeMap, BTreeSet};

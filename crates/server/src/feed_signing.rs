@@ -6,10 +6,9 @@
 //! change of a node --leaves--> waiting --+
 //! ```
 //!
-//! While one group is signed, the next gathers. The key lies beside the control plane and is read again with the
-//! trust documents; where these name none, nothing is signed.
+//! While one group is signed, the next gathers. The key lies beside the control plane
+//! (`posture::control_plane_key`) and is read again with the trust documents; where these name none, nothing is signed.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -17,11 +16,11 @@ use model::{Digest, Incarnation, NodeId};
 use sync::Change;
 use sync::link::{FeedProofs, FeedProver};
 use tokio::sync::oneshot;
-use trust::feed_proof::{self, MAX_GROUP, ProvenChange};
-use trust::{FeedSigner, Slots, TrustDocument};
+use trust::feed_proof::{self, MAX_GROUP};
+use trust::{FeedSigner, SigningKey, Slots, TrustDocument};
 
 use crate::answer::chain;
-use crate::posture::{self, FoundError};
+use crate::posture::FoundError;
 use crate::state::now;
 
 /// From so many leaves on a group is signed off the runtime's threads: hashing them takes milliseconds.
@@ -51,13 +50,9 @@ struct WaitingChanges {
 }
 
 impl FeedSigning {
-    /// Goes by the newest trust document and the key in the directory; whether something that was signed before may
-    /// count no more.
-    ///
-    /// # Errors
-    /// When nodes believe a key that does not lie there; the one of before signs on.
-    pub(crate) fn follow(&self, dir: &Path, trust: &TrustDocument) -> Result<bool, FoundError> {
-        let key = posture::control_plane_key(dir, trust)?;
+    /// Signs by this key from here on, and goes by the newest trust document, which names it; `None` where that names
+    /// none. Says whether something that was signed before may count no more.
+    pub(crate) fn follow(&self, key: Option<SigningKey>, trust: &TrustDocument) -> bool {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let same = current.signer.as_ref().map(|signer| signer.key()) == key.as_ref().map(|key| key.public());
         if !same {
@@ -75,10 +70,10 @@ impl FeedSigning {
         let changed = current.believed != believed && drops;
         current.believed = believed;
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        Ok(changed)
+        changed
     }
 
-    /// The key that nodes believe does not lie in the directory: said once.
+    /// The key that nodes believe does not lie in the directory: said once. The one of before signs on.
     pub(crate) fn cannot_follow(&self, error: &FoundError) {
         let why = chain(error);
         let mut problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,13 +100,12 @@ impl FeedSigning {
         }
     }
 
-    /// Whether nodes believe these proofs, one of each signer of a feed; none is believed where they ask for none.
-    pub(crate) fn believes(&self, signers: &[Option<Bytes>]) -> bool {
+    /// Whether nodes believe a feed with these proofs, the oldest of each key that signed changes of it. Where the
+    /// trust document names no key, nodes ask for no proof.
+    pub(crate) fn believes(&self, first_proofs: &[Option<Bytes>]) -> bool {
         let SigningKeyInUse { believed, .. } = self.current();
         let Some(keys) = believed else { return true };
-        signers
-            .iter()
-            .all(|proof| proof.as_ref().is_some_and(|proof| feed_proof::is_of_key(proof, keys.keys())))
+        first_proofs.iter().all(|proof| proof.as_ref().is_some_and(|proof| feed_proof::counts(proof, &keys)))
     }
 
     /// The proofs of changes of a node's feed, in their order; none where nothing is signed.
@@ -121,21 +115,14 @@ impl FeedSigning {
         incarnation: &Incarnation,
         changes: impl Iterator<Item = &'c Change>,
     ) -> Vec<Bytes> {
-        let Some(signer) = self.current().signer else { return Vec::new() };
-        let owner = signer.owner(node.clone());
-        let leaf = |change: &Change| {
-            let (uid, digest) = match &change.state {
-                sync::feed::ObjectState::Live { stub, .. } => (&stub.uid, Some(&stub.digest)),
-                sync::feed::ObjectState::Deleted { uid } => (uid, None),
-            };
-            ProvenChange { incarnation, rev: change.rev, key: &change.key, uid, digest }.leaf(&owner)
-        };
+        let FeedProofs::Made(prover) = self.proofs(node) else { return Vec::new() };
+        let leaf = |change: &Change| prover.leaf(incarnation, change.rev, &change.key, &change.state);
         let leaves: Vec<Digest> = changes.map(leaf).collect();
         let (proofs, mine) = oneshot::channel();
         self.waiting().push(WaitingChanges { leaves, proofs });
         {
             let _turn = self.turn.lock().await;
-            self.sign_waiting(&signer).await;
+            self.sign_waiting(&prover.signer).await;
         }
         // Whoever had the turn signed everything that waited.
         mine.await.unwrap_or_default()

@@ -406,7 +406,7 @@ async fn plane(
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let trust = founded.trust.clone();
     let plane = ControlPlane::new(store, dir, founded, boot, settings);
-    plane.hub.signing.follow(dir, &trust)?;
+    plane.hub.signing.follow(posture::control_plane_key(dir, &trust)?, &trust);
     plane.authorities.settle(&plane.trust.documents());
     let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
     read_nodes(&plane).await.map_err(unread)?;

@@ -24,7 +24,7 @@ use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::operators::audit::Refusals;
-use crate::posture::{Founded, Posture};
+use crate::posture::{self, Founded, Posture};
 use crate::renew::NodeCertificates;
 use crate::sets::ReleaseSets;
 use crate::settings::CertificateSettings;
@@ -158,9 +158,13 @@ impl ControlPlane {
     pub(crate) fn follow_own_keys(&self) {
         let documents = self.trust.documents();
         self.authorities.follow(&documents);
-        match self.hub.signing.follow(&self.dir, &documents.newest().document) {
-            Ok(false) => {}
-            Ok(true) => self.hub.signers_changed(),
+        let trust = &documents.newest().document;
+        match posture::control_plane_key(&self.dir, trust) {
+            Ok(key) => {
+                if self.hub.signing.follow(key, trust) {
+                    self.hub.signers_changed();
+                }
+            }
             Err(error) => self.hub.signing.cannot_follow(&error),
         }
     }

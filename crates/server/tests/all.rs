@@ -50,6 +50,7 @@ mod revoked_operators_are_cut_at_once;
 mod routes;
 mod run_requests_reach_open_links;
 mod runs_are_requested_by_tag;
+mod sealing_statements_are_relayed;
 mod selectors_are_answered_page_by_page;
 mod stop_is_prompt;
 mod store_unavailable;

@@ -15,6 +15,7 @@ fn of_version(node: &Member, version: &str) -> CheckIn {
         checksum: None,
         builtins: Vec::new(),
         hooks: Default::default(),
+        sealing_key: None,
     };
     let instance = AgentInstance { id: format!("i{}", node.hostname), after: None };
     CheckIn { instance: Some(instance), capabilities: Some(Box::new(capabilities)), ..quiet() }

@@ -18,6 +18,7 @@ use server::api::lists::*;
 use server::api::objects::*;
 use server::api::operation::Operation;
 use server::api::operators::*;
+use server::api::sealing::*;
 use server::api::work::*;
 use server::api::*;
 use test_support::fleet::{Fleet, described};
@@ -36,7 +37,7 @@ fn document() -> Value {
         .with(|settings| settings.definitions_path = "/components/schemas".into())
         .into_generator();
     let operations = operations!(generator:
-        STATUS NODES NODE ENTRY REMOVE_NODE JOINS APPROVE_JOIN DENY_JOIN FORGET_JOIN RESOLVE_COPY TRAITS FACTS RUNS RUN HEAD
+        STATUS NODES NODE ENTRY REMOVE_NODE SEALING_KEYS JOINS APPROVE_JOIN DENY_JOIN FORGET_JOIN RESOLVE_COPY TRAITS FACTS RUNS RUN HEAD
         RELEASES CHUNK MISSING FETCH PUT_CHUNKS
         COMMIT ADD_BEACONS LISTS ADD_LISTS FAILED_JOINS REQUEST_RUN REQUEST_TAGGED_RUN TRUST ADD_TRUST STAGE_AUTHORITY ISSUE_PROXY
         SET_LOG_LEVEL

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use model::Timestamp;
 use model::replication::Mode;
 use serde_json::json;
 use server::api::TrustView;
@@ -75,6 +77,14 @@ async fn links_and_polls_carry_proofs_also_after_a_restart() {
     comes_to(&polled, 300).await;
 }
 
+/// A new version of the trust document with another control-plane key.
+async fn add_trust(fleet: &Fleet, change: SlotChange, reject_before: Option<Timestamp>) {
+    let next =
+        chain::next_version(&newest(fleet).await, SlotName::ControlPlane, change, reject_before, now());
+    let link = chain::sign(&next.unwrap(), &fleet.root_key()).unwrap();
+    let _: u64 = fleet.operator().await.post("/v1/trust", &server::api::AddTrust { link }).await.unwrap();
+}
+
 /// Another key counts, and the one before no more: everything is proven by the new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_dropped_key_signed_is_signed_anew() {
@@ -85,11 +95,8 @@ async fn what_a_dropped_key_signed_is_signed_anew() {
     Poller::new(before.clone(), &handler).all(&node).await;
     comes_to(&handler, 20).await;
 
-    let (new, head) = (SigningKey::from_seed(&[7; 32]), newest(&fleet).await);
-    let next =
-        chain::next_version(&head, SlotName::ControlPlane, SlotChange::Replace(new.public()), None, now());
-    let link = chain::sign(&next.unwrap(), &fleet.root_key()).unwrap();
-    let _: u64 = fleet.operator().await.post("/v1/trust", &server::api::AddTrust { link }).await.unwrap();
+    let new = SigningKey::from_seed(&[7; 32]);
+    add_trust(&fleet, SlotChange::Replace(new.public()), None).await;
     std::fs::write(fleet.dir.path().join("control-plane.key"), new.to_file().as_bytes()).unwrap();
 
     apply(&fleet, 20..21, "two").await;
@@ -97,6 +104,28 @@ async fn what_a_dropped_key_signed_is_signed_anew() {
     assert_ne!(format!("{:?}", after.proofs), format!("{:?}", before.proofs));
     // The key is read again within seconds; until then the node is told nothing that it believes.
     until("the node has what the new key signed", async || {
+        let _ = Poller::new(after.clone(), &handler).poll(&node).await;
+        (handler.their_count() == 21).then_some(())
+    })
+    .await;
+}
+
+/// The key of before counts on, and what it signed before now does not: its objects are signed anew, and none of them
+/// has to change for it. One that was signed since then does not hide those of before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_signed_before_signatures_count_is_signed_anew() {
+    let (fleet, node) = fleet().await;
+    apply(&fleet, 0..20, "one").await;
+    let limit = now().plus(Duration::from_secs(2));
+    until("the time from which on signatures count", async || (now() > limit).then_some(())).await;
+    apply(&fleet, 20..21, "two").await;
+
+    let new = SigningKey::from_seed(&[7; 32]);
+    add_trust(&fleet, SlotChange::Rotate(new.public()), Some(limit)).await;
+    std::fs::write(fleet.dir.path().join("control-plane.key"), new.to_file().as_bytes()).unwrap();
+
+    let (after, handler) = (believing(&fleet, &node).await, handler("n1"));
+    until("the node has what was signed anew", async || {
         let _ = Poller::new(after.clone(), &handler).poll(&node).await;
         (handler.their_count() == 21).then_some(())
     })

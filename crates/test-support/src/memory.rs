@@ -9,13 +9,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub, Timestamp};
 use net::Signal;
-use sync::feed::ObjectState;
 use sync::frame::Op;
 use sync::link::{ApplyBatch, FeedProver, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame, LoadedChange};
 use tokio::sync::watch;
-use trust::feed_proof::ProvenChange;
 
 use streams::{LinkHandler, LoadError};
 
@@ -48,16 +46,12 @@ struct State {
 impl State {
     /// An object of the feed as it is kept.
     fn loaded(&self, key: &ObjectKey, rev: u64) -> Option<LoadedChange> {
-        let Some(FeedProver { signer, owner }) = &self.prover else {
+        let Some(prover) = &self.prover else {
             return Some(LoadedChange::unsigned(rev, self.ours.get(key)?.clone()));
         };
         let (rev, object) = self.feed.get(key)?;
-        let (uid, digest) = match object {
-            ObjectState::Live { stub, .. } => (&stub.uid, Some(&stub.digest)),
-            ObjectState::Deleted { uid } => (uid, None),
-        };
-        let change = ProvenChange { incarnation: self.feed.incarnation(), rev, key, uid, digest };
-        let proof = signer.sign_changes(&[change.leaf(owner)], Timestamp(1)).pop().map(Bytes::from);
+        let leaf = prover.leaf(self.feed.incarnation(), rev, key, object);
+        let proof = prover.signer.sign_changes(&[leaf], Timestamp(1)).pop().map(Bytes::from);
         Some(LoadedChange { rev, content: self.ours.get(key).cloned(), proof })
     }
 }

@@ -229,11 +229,10 @@ impl FeedVerifier {
         let proof = proof.ok_or(UnprovenError::Missing)?;
         let (header, path) = proof.split_at_checked(GROUP_HEADER).ok_or(UnprovenError::Malformed)?;
         let (key, signature) = self.read_header(CHANGE_FORM, header)?;
-        let at = header[HEADER..].first_chunk::<8>().ok_or(UnprovenError::Malformed)?;
-        let at = Timestamp(i64::from_be_bytes(*at));
-        if let Some(limit) = self.keys.reject_before.filter(|limit| at < *limit) {
+        if let Some(limit) = rejected(header, &self.keys) {
             return Err(UnprovenError::RejectedBefore(limit));
         }
+        let at = signed_at(header);
         let (index, count) = (number(&header[HEADER + 8..]), number(&header[HEADER + 12..]));
         let root = root_of(change.leaf(&self.owner), index, count, path)?;
         let group = VerifiedGroup { key, root, at, signature };
@@ -280,10 +279,22 @@ impl FeedVerifier {
     }
 }
 
-/// Whether a stored proof of a change is of one of these keys.
-pub fn is_of_key<'k>(proof: &[u8], keys: impl IntoIterator<Item = &'k PublicKey>) -> bool {
-    let id = proof.get(1..1 + KEY_ID_LEN);
-    proof.first() == Some(&CHANGE_FORM) && keys.into_iter().any(|key| id == Some(&key_id(key)))
+/// Whether a stored proof of a change counts by these slots as far as its key and its time tell: nodes that believe
+/// them verify it. Its signature is not verified.
+pub fn counts(proof: &[u8], keys: &Slots) -> bool {
+    let Some((header, _)) = proof.split_at_checked(GROUP_HEADER) else { return false };
+    let is_believed = |key: &PublicKey| header[1..1 + KEY_ID_LEN] == key_id(key);
+    header[0] == CHANGE_FORM && keys.keys().any(is_believed) && rejected(header, keys).is_none()
+}
+
+/// The time that the header of a change's proof names.
+fn signed_at(header: &[u8]) -> Timestamp {
+    Timestamp(header[HEADER..].first_chunk::<8>().map_or(0, |at| i64::from_be_bytes(*at)))
+}
+
+/// From when on signatures count, if what this header begins was signed before.
+fn rejected(header: &[u8], keys: &Slots) -> Option<Timestamp> {
+    keys.reject_before.filter(|limit| signed_at(header) < *limit)
 }
 
 fn key_id(key: &PublicKey) -> [u8; KEY_ID_LEN] {

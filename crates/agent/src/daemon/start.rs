@@ -201,7 +201,13 @@ impl DaemonFoundation {
             sync.clone(),
             self.storage.clone(),
             self.handle.clone(),
-            AgentIntroduction { instance: self.instance.clone(), capabilities },
+            AgentIntroduction {
+                instance: self.instance.clone(),
+                capabilities,
+                hostname: self.machine.membership.hostname.clone(),
+                // Where it cannot be read, that was logged as the machine was opened.
+                recipient: self.machine.durable.sealing_key().ok().map(|key| key.public()),
+            },
         )
     }
 }

@@ -29,7 +29,7 @@ use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
 use crate::remote::{self, RemoteError};
 use crate::screen::{Screen, aside};
-use crate::secret::{self, SecretPublisher, SecretSettings};
+use crate::secret::{self, SecretPublisher, SecretSettings, StatementRelay};
 use crate::whom::NAMING_HINT;
 
 pub(crate) use compare::Rules;
@@ -126,9 +126,10 @@ pub async fn against_published(
     secrets: Option<SecretInputs>,
 ) -> Result<Compared, Failure> {
     let everything = Changed { patterns: true, modules: true, channels: true, hostnames: Vec::new() };
-    let sealed = sealed(fleet, &everything, secrets)?;
-    let built = Builder::new().build(&sealed, &everything).map_err(DiffError::Build)?;
     let head = operator.call(&api::HEAD, Empty {}).await?;
+    let relay = StatementRelay { operator, fleet: &head.trust.fleet };
+    let sealed = sealed(fleet, &everything, secrets, relay).await?;
+    let built = Builder::new().build(&sealed, &everything).map_err(DiffError::Build)?;
     let old = match &head.selection {
         Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
         None => None,
@@ -154,10 +155,11 @@ pub struct SecretInputs {
 
 /// The fleet with its secrets sealed as a publish would; where that cannot be done here, as it is: nodes that need
 /// one are then told to differ.
-fn sealed(
+async fn sealed(
     fleet: &Fleet,
     everything: &Changed,
     secrets: Option<SecretInputs>,
+    relay: StatementRelay<'_>,
 ) -> Result<Specialized, Failure> {
     if SecretNeeds::of(fleet.specialize()).is_empty() {
         return Ok(fleet.specialize().clone());
@@ -170,7 +172,7 @@ fn sealed(
     };
     let mut publisher = SecretPublisher::default();
     publisher.settings = Some(settings);
-    Ok(publisher.seal(fleet, everything, &key)?.fleet)
+    Ok(publisher.seal(fleet, everything, &key, relay).await?.fleet)
 }
 
 /// The hostnames of the enrolled nodes that are meant. Of what else is known of a node nothing is held: a fleet is

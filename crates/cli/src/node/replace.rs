@@ -60,6 +60,12 @@ pub(super) async fn run(
     // The host that returns has another key, for which nothing is sealed yet.
     let hostname = node.hostname.as_str();
     if let Some(repo) = args.options.repo() {
+        if secret::goes_by_statement(repo, hostname) {
+            aside(&format!(
+                "warning: nodes.yaml declares the key of the host that is {hostname} now: change `key` there, and publish. Until \
+                 then no other key joins under that name, and secrets are sealed for what that host signed for"
+            ));
+        }
         secret::drop_recipient(repo, hostname)?.phrase(hostname).iter().for_each(|phrase| aside(phrase));
     }
     if !screen.is_json() {

@@ -128,7 +128,7 @@ async fn once(
     screen: Screen,
 ) -> Result<Exit, Failure> {
     let began = Instant::now();
-    let prepared = publisher.take(changes)?;
+    let prepared = publisher.take(changes).await?;
     let changed = publisher.compare(&prepared).await?;
     if !publisher.blocked().is_empty() {
         aside(publisher.blocked().phrase().trim_end());

@@ -10,7 +10,7 @@ use model::selection::PatternEntry;
 use model::trie::{Leaf, Trie};
 use model::{Channel, Digest, Selection};
 use resolve::release::{self, Builder, Built, Stamp};
-use resolve::{DeclaredAdmission, Resolver};
+use resolve::{Changed, DeclaredAdmission, Fleet, Resolver};
 use serde::Serialize;
 use server::Credentials;
 use server::api::lists::ListsAdded;
@@ -33,7 +33,7 @@ use crate::lists::{ListError, ListSigner, ListsPlan, Undeclared};
 use crate::operator::Operator;
 use crate::remote;
 use crate::screen::aside;
-use crate::secret::{BlockedNodes, SecretPublisher, SecretSettings};
+use crate::secret::{BlockedNodes, SecretPublisher, SecretSettings, StatementRelay};
 use crate::signer::FleetSigner;
 use crate::status::trust_overtaken;
 pub(crate) use again::EarlierHeaders;
@@ -160,8 +160,8 @@ impl Publisher {
     ///
     /// # Errors
     /// [`PublishError::Broken`] with every mistake; the changes are kept, and the next ones
-    /// are relative to them.
-    pub fn take(&mut self, changes: FileChanges) -> Result<Built, PublishError> {
+    /// are relative to them. So they are when a secret cannot be sealed, or the control plane does not answer.
+    pub async fn take(&mut self, changes: FileChanges) -> Result<Built, PublishError> {
         let began = Instant::now();
         let (fleet, changed) = match self.resolver.update(changes) {
             Ok(done) => done,
@@ -169,11 +169,22 @@ impl Publisher {
         };
         self.declared = fleet.admission().clone();
         let resolved = began.elapsed();
-        let sealed = self.secrets.seal(&fleet, &changed, &self.signers.first().key)?;
-        self.blocked = BlockedNodes { without_recipient_key: sealed.without_key, patterns: sealed.patterns };
-        let built = self.builder.build(&sealed.fleet, &sealed.changed)?;
+        let built = self.sealed(&fleet, &changed).await;
+        if built.is_err() {
+            // What changed is said once: what comes next is built from nothing.
+            self.builder = Builder::new();
+        }
         tracing::debug!(?resolved, built = ?began.elapsed() - resolved, "a release is prepared");
-        Ok(built)
+        built
+    }
+
+    /// The release of a fleet, with what is sealed for its nodes.
+    async fn sealed(&mut self, fleet: &Fleet, changed: &Changed) -> Result<Built, PublishError> {
+        self.redial().await?;
+        let relay = StatementRelay { operator: &self.operator, fleet: &self.head.trust.fleet };
+        let sealed = self.secrets.seal(fleet, changed, &self.signers.first().key, relay).await?;
+        self.blocked = BlockedNodes { without_recipient_key: sealed.without_key, patterns: sealed.patterns };
+        Ok(self.builder.build(&sealed.fleet, &sealed.changed)?)
     }
 
     /// How a release differs from the one that is published now.

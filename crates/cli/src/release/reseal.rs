@@ -8,12 +8,12 @@ use model::selection::{PatternEntry, SelectionEntry};
 use model::trie::{Leaf, Top, Trie};
 use model::{Digest, Hostname, Kind, SectionKey, Selection};
 use resolve::Fleet;
-use resolve::secrets::{NotSealed, Resealer, SecretNeeds, sealed_in};
+use resolve::secrets::{AwaitedStatements, NotSealed, Resealer, SecretNeeds, sealed_in};
 
 use crate::failure::{Failure, UserError};
 use crate::publish::{PublishError, Publisher, upload_parts};
 use crate::remote::{self, OldSets, RemoteError};
-use crate::secret::{SecretPublisher, SecretSettings};
+use crate::secret::{self, SecretPublisher, SecretSettings, StatementRelay};
 
 /// Why the secrets of an earlier release are not sealed anew.
 #[derive(Debug, thiserror::Error)]
@@ -70,9 +70,14 @@ impl ResealedRelease {
         secrets.settings = Some(settings);
         let values =
             secrets.values(fleet, &SecretNeeds::of_names(names.clone()), publisher.sealing_signer())?;
+        let relay = StatementRelay { operator, fleet: &publisher.head().trust.fleet };
+        let stated =
+            secret::stated(relay, &AwaitedStatements::all(fleet)).await.map_err(PublishError::Call)?;
+        secret::tell_refused(&stated);
+        let recipients = secret::keys_of(fleet, &stated);
         let pass = ResealPass {
             sets: &sets,
-            resealer: Resealer::new(&values, fleet.recipients()),
+            resealer: Resealer::new(&values, &recipients),
             blocked: Vec::new(),
             contents: BTreeMap::new(),
             chunks: Vec::new(),

@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
-use super::reach_of;
+use super::recipients::Recipients;
 use super::source::{SecretSettings, age_path};
+use super::{SecretReach, reach_of};
 use crate::check;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::Screen;
@@ -20,13 +22,23 @@ struct ListedSecret {
     source: Option<String>,
     modules: Vec<String>,
     open: usize,
+    /// Of those that can open it the ones that signed for their recipient key themselves.
+    by_statement: usize,
     blocked: usize,
+    /// Nodes whose statements count, and which the control plane could not be asked for.
+    unasked: usize,
 }
 
-pub(super) fn run(settings: &SecretSettings, screen: Screen) -> Result<Exit, Failure> {
+pub(super) async fn run(
+    settings: &SecretSettings,
+    connect: &Connect,
+    screen: Screen,
+) -> Result<Exit, Failure> {
     let fleet = check::fleet(&settings.repo)?;
     let needs = resolve::secrets::SecretNeeds::of(fleet.specialize());
-    let reach = reach_of(&fleet);
+    let reach = reach_of(&fleet, &needs, &Recipients::of(&fleet, &needs, connect).await);
+    let count =
+        |name: &str, of: fn(&SecretReach) -> &Vec<String>| reach.get(name).map_or(0, |reach| of(reach).len());
     let listed: Vec<ListedSecret> = needs
         .secrets
         .iter()
@@ -34,8 +46,10 @@ pub(super) fn run(settings: &SecretSettings, screen: Screen) -> Result<Exit, Fai
             name: name.clone(),
             source: source_of(settings, fleet.secret_sources(), name),
             modules: needed.modules.iter().cloned().collect(),
-            open: reach.get(name).map_or(0, |reach| reach.open.len()),
-            blocked: reach.get(name).map_or(0, |reach| reach.blocked.len()),
+            open: count(name, |reach| &reach.open),
+            by_statement: count(name, |reach| &reach.by_statement),
+            blocked: count(name, |reach| &reach.blocked),
+            unasked: count(name, |reach| &reach.unasked),
         })
         .collect();
     Ok(screen.result(&listed, || text(&listed))?)
@@ -57,10 +71,15 @@ fn text(listed: &[ListedSecret]) -> String {
     }
     let line = |secret: &ListedSecret| {
         let source = secret.source.as_deref().unwrap_or("in NO source");
-        let blocked =
-            if secret.blocked > 0 { format!(", {} blocked", secret.blocked) } else { String::new() };
+        let notes = [
+            (secret.by_statement, " by what they signed"),
+            (secret.blocked, " blocked"),
+            (secret.unasked, " not known"),
+        ];
+        let notes = notes.into_iter().filter(|(count, _)| *count > 0);
+        let notes: String = notes.map(|(count, what)| format!(", {count}{what}")).collect();
         format!(
-            "{:<32} {source:<12} {} can open it{blocked}   {}\n",
+            "{:<32} {source:<12} {} can open it{notes}   {}\n",
             secret.name,
             secret.open,
             secret.modules.join(", ")

@@ -2,16 +2,19 @@
 
 mod list;
 mod reach;
+mod recipients;
 pub mod seal;
 mod set;
 pub mod source;
 mod trust_node;
 mod vault;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use resolve::Fleet;
+use resolve::secrets::SecretNeeds;
 use serde::Serialize;
 use server::posture::AGE_IDENTITY;
 use trust::sealing::ParseRecipientError;
@@ -23,10 +26,13 @@ use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::next_step;
 use crate::screen::Screen;
+pub use recipients::StatementRelay;
+use recipients::{RecipientStanding, Recipients};
+pub(crate) use recipients::{keys_of, stated, tell_refused};
 pub use seal::{BlockedNodes, SecretPublisher};
 use source::TOO_LARGE_HINT;
 pub use source::{SecretError, SecretSettings, SourceError};
-pub(crate) use trust_node::drop_recipient;
+pub(crate) use trust_node::{drop_recipient, goes_by_statement};
 
 /// Names the age identity.
 pub const IDENTITY_ENV: &str = "MUSTER_AGE_IDENTITY";
@@ -52,7 +58,8 @@ Examples:
 const TRUST_AFTER: &str = "\
 Writes the node's recipient key into recipients.yaml of the fleet repo; secrets are sealed for it
 from the next publish on. The key is what `muster-agent identity` prints on the host: compare the
-fingerprint there. A control plane's word is never taken for it.
+fingerprint there. A control plane's word is never taken for it. A node whose `key` nodes.yaml declares
+needs no line: its agent signs for its recipient key with that one.
 
 Examples:
   muster secret trust web-1.example.com age1... --repo fleet";
@@ -172,15 +179,15 @@ impl UserError for SecretVerbError {
 ///
 /// # Errors
 /// When the repo has mistakes, or what is asked cannot be done.
-pub fn run(args: &SecretArgs, screen: Screen) -> Result<Exit, Failure> {
+pub async fn run(args: &SecretArgs, screen: Screen) -> Result<Exit, Failure> {
     leave_no_core();
     next_step::remember(args.connect.operator.as_deref());
     let settings = settings(args.repo.clone(), args.identity.as_deref(), args.connect.operator.as_deref());
     match &args.what {
         SecretVerb::Set(set) => set::set(set, &settings, screen),
         SecretVerb::Rotate(rotate) => set::rotate(rotate, &settings, screen),
-        SecretVerb::List => list::run(&settings, screen),
-        SecretVerb::Reach(reach) => reach::run(reach, &settings, screen),
+        SecretVerb::List => list::run(&settings, &args.connect, screen).await,
+        SecretVerb::Reach(reach) => reach::run(reach, &settings, &args.connect, screen).await,
         SecretVerb::Trust(trust) => trust_node::run(trust, &settings, screen),
     }
 }
@@ -209,30 +216,56 @@ pub fn leave_no_core() {
 struct SecretReach {
     /// Nodes that can open it.
     open: Vec<String>,
+    /// Those of them whose recipient key nobody named: they signed for it with the key that nodes.yaml declares.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    by_statement: Vec<String>,
     /// Nodes that need it and have no recipient key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     blocked: Vec<String>,
+    /// Nodes that need it, whose keys nodes.yaml declares, and which the control plane could not be asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unasked: Vec<String>,
     /// Patterns of nodes that need it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     patterns: Vec<String>,
 }
 
+impl SecretReach {
+    fn add(&mut self, node: &str, standing: RecipientStanding) {
+        match standing {
+            RecipientStanding::Named => self.open.push(node.to_owned()),
+            RecipientStanding::Stated => {
+                self.open.push(node.to_owned());
+                self.by_statement.push(node.to_owned());
+            }
+            RecipientStanding::Unasked => self.unasked.push(node.to_owned()),
+            RecipientStanding::None => self.blocked.push(node.to_owned()),
+        }
+    }
+
+    /// The lists of nodes.
+    fn nodes_mut(&mut self) -> [&mut Vec<String>; 4] {
+        [&mut self.open, &mut self.by_statement, &mut self.blocked, &mut self.unasked]
+    }
+
+    /// Whether a node is in one of them.
+    fn names(&self, node: &str) -> bool {
+        [&self.open, &self.blocked, &self.unasked].iter().any(|nodes| nodes.iter().any(|one| one == node))
+    }
+}
+
 /// Who can open what, by the secret's name.
-fn reach_of(fleet: &Fleet) -> std::collections::BTreeMap<String, SecretReach> {
+fn reach_of(fleet: &Fleet, needs: &SecretNeeds, recipients: &Recipients) -> BTreeMap<String, SecretReach> {
     let specialized = fleet.specialize();
-    let needs = resolve::secrets::SecretNeeds::of(specialized);
-    let mut all: std::collections::BTreeMap<String, SecretReach> =
+    let mut all: BTreeMap<String, SecretReach> =
         needs.secrets.keys().map(|name| (name.clone(), SecretReach::default())).collect();
-    let recipients = fleet.recipients();
-    let by_pattern = recipients.keys().filter(|name| !specialized.exact.contains_key(&***name));
+    // Who signs for its key is named exactly.
+    let by_pattern = fleet.recipients().keys().filter(|name| !specialized.exact.contains_key(&***name));
     let by_pattern = by_pattern.filter_map(|name| Some((name, specialized.node(name)?)));
     for (name, spec) in specialized.exact.iter().chain(by_pattern) {
+        let standing = recipients.standing(fleet, name);
         for secret in needs.of_node(spec) {
-            let reach = all.entry(secret).or_default();
-            match recipients.contains_key(name) {
-                true => reach.open.push(name.to_string()),
-                false => reach.blocked.push(name.to_string()),
-            }
+            all.entry(secret).or_default().add(name, standing);
         }
     }
     for pattern in specialized.patterns.iter() {
@@ -240,9 +273,11 @@ fn reach_of(fleet: &Fleet) -> std::collections::BTreeMap<String, SecretReach> {
             all.entry(secret).or_default().patterns.push(pattern.pattern.as_str().to_owned());
         }
     }
-    all.values_mut().for_each(|reach| {
-        reach.open.sort();
-        reach.blocked.sort();
-    });
+    all.values_mut().flat_map(SecretReach::nodes_mut).for_each(|nodes| nodes.sort());
     all
+}
+
+/// The same as far as the fleet repo alone tells.
+fn reach_by_repo(fleet: &Fleet) -> BTreeMap<String, SecretReach> {
+    reach_of(fleet, &SecretNeeds::of(fleet.specialize()), &Recipients::default())
 }

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use resolve::secrets::{FleetSealer, SealedFleet, SecretNeeds};
+use resolve::secrets::{AwaitedStatements, FleetSealer, SealedFleet, SecretNeeds};
 use resolve::{Changed, Fleet};
 use serde::Serialize;
 use trust::sealing::InHand;
 
+use super::recipients::{self, StatementRelay};
 use super::source::{SecretError, SecretSettings};
 use crate::publish::PublishError;
 use crate::screen::{aside, plural};
@@ -72,20 +73,24 @@ pub struct SecretPublisher {
 }
 
 impl SecretPublisher {
-    /// The fleet with what is sealed for its nodes.
+    /// The fleet with what is sealed for its nodes. The control plane of this fleet is asked what nodes say of their
+    /// recipient keys, where that counts.
     ///
     /// # Errors
-    /// When a secret has no value, or cannot be sealed.
-    pub fn seal(
+    /// When a secret has no value, or cannot be sealed, or the control plane does not answer.
+    pub async fn seal(
         &mut self,
         fleet: &Fleet,
         changed: &Changed,
         signer: &FleetSigner,
+        relay: StatementRelay<'_>,
     ) -> Result<SealedFleet, PublishError> {
         let needs = SecretNeeds::of(fleet.specialize());
+        let stated = recipients::stated(relay, &AwaitedStatements::needing(fleet, &needs)).await?;
+        recipients::tell_refused(&stated);
         let values = self.values(fleet, &needs, signer)?;
         self.sealer
-            .seal(fleet.specialize(), changed, &needs, fleet.recipients(), &values)
+            .seal(fleet.specialize(), changed, &needs, &recipients::keys_of(fleet, &stated), &values)
             .map_err(PublishError::NotSealed)
     }
 

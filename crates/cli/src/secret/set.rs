@@ -17,7 +17,7 @@ use trust::sealing::{MAX_SECRET, SealingKey, age};
 use zeroize::Zeroizing;
 
 use super::source::{SecretSettings, SecretValue, age_path};
-use super::{SecretVerbError, reach_of};
+use super::{SecretVerbError, reach_by_repo};
 use crate::check;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -97,7 +97,7 @@ fn write(
     let whole = WholeFile { existing: Existing::Replace, ..WholeFile::new(&path, 0o644) };
     let written = whole.write(&Disk::new(), age::armor(&file).as_bytes());
     written.map_err(|source| SecretVerbError::Write { path: path.clone(), source })?;
-    let reach = reach_of(&fleet).remove(name).unwrap_or_default();
+    let reach = reach_by_repo(&fleet).remove(name).unwrap_or_default();
     let nodes = reach.open.len() + reach.blocked.len();
     let written = WrittenSecret {
         name: name.to_owned(),

@@ -5,13 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use model::Hostname;
+use resolve::secrets::AwaitedStatements;
 use serde::Serialize;
 use spool::Disk;
 use spool::atomic::{Existing, WholeFile};
 use trust::RecipientKey;
 
 use super::source::SecretSettings;
-use super::{SecretVerbError, reach_of};
+use super::{SecretVerbError, reach_by_repo};
 use crate::check;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -129,6 +131,13 @@ impl DroppedRecipient {
     }
 }
 
+/// Whether secrets of a node are sealed for what it signed with the key that the fleet repo declares; of a repo that has
+/// mistakes that is not known.
+pub(crate) fn goes_by_statement(repo: &Path, node: &str) -> bool {
+    let is_node = |awaited: &Hostname| awaited.as_str() == node;
+    check::fleet(repo).is_ok_and(|fleet| AwaitedStatements::all(&fleet).nodes().any(is_node))
+}
+
 /// Takes a node's key out of the fleet repo's recipients, as the host that had it is that node no more.
 ///
 /// # Errors
@@ -154,7 +163,8 @@ pub(crate) fn drop_recipient(repo: &Path, node: &str) -> Result<DroppedRecipient
     }
     write(&path, &(kept.join("\n") + "\n"))?;
     if check::fleet(repo).is_ok_and(|fleet| !fleet.recipients().contains_key(node)) {
-        let open = reach_of(&fleet).into_iter().filter(|(_, reach)| reach.open.iter().any(|one| one == node));
+        let open =
+            reach_by_repo(&fleet).into_iter().filter(|(_, reach)| reach.open.iter().any(|one| one == node));
         return Ok(DroppedRecipient::Dropped(open.map(|(name, _)| name).collect()));
     }
     write(&path, &before)?;

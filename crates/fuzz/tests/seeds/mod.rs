@@ -4,12 +4,19 @@ use std::collections::BTreeMap;
 
 use model::chunk::{self, TreeChunk};
 use model::exchange::Signed;
-use model::{Digest, Hostname, ObjectSet, Selection, SelectionEntry, Timestamp, Trie, canonical};
+use model::log::Cursor;
+use model::{
+    Digest, Hostname, NodeId, ObjectKey, ObjectSet, Selection, SelectionEntry, Timestamp, Trie, canonical,
+};
 use net::issue::{Ca, CertificateRequest};
 use store::audit::{AuditDraft, AuditHead, AuditSubject};
+use trust::equivocation::{SEEN_FORMAT, SeenRecord, Testimony};
+use trust::feed_proof::{self, FeedOwner, FeedSigner, ProvenChange, ProvenHead};
 use trust::group_token::{self, GroupAdmission, GroupClaims};
 use trust::lists;
-use trust::sealing::{self, SealedSecret, SecretKeys, SecretSealer, age};
+use trust::provenance::{AnchoredTrust, EntryProof, Provenance, TrustAnchor};
+use trust::sealing::{self, RelayedStatement, SealedSecret, SealingStatement, SecretKeys, SecretSealer, age};
+use trust::seen::Seen;
 use trust::token::{self, Claims, KeySource};
 use trust::{
     ChannelThreshold, Header, Revocation, RevocationSet, SealingKey, SignedList, SigningKey, Slots,
@@ -182,6 +189,80 @@ fn entry() -> Vec<u8> {
     AuditHead::default().follow(&draft).unwrap().entry.into_bytes()
 }
 
+fn change() -> (FeedOwner, Digest) {
+    let owner = FeedOwner { fleet: "demo-1".parse().unwrap(), node: NodeId::of_key(b"web-1") };
+    let (incarnation, object, digest) =
+        ("s1".parse().unwrap(), ObjectKey::of("Site", "shop"), Digest::of(b"content"));
+    let change =
+        ProvenChange { incarnation: &incarnation, rev: 7, key: &object, uid: "u1", digest: Some(&digest) };
+    let leaf = change.leaf(&owner);
+    (owner, leaf)
+}
+
+fn feed_signer() -> FeedSigner {
+    FeedSigner::new("demo-1".parse().unwrap(), key())
+}
+
+/// The proof of a change in a group of so many.
+fn change_proof(count: usize, index: usize) -> Vec<u8> {
+    let mut leaves: Vec<Digest> = (0..count).map(|n| Digest::of(&[n as u8])).collect();
+    leaves[index] = change().1;
+    feed_signer().sign_changes(&leaves, now()).remove(index)
+}
+
+fn head_proof() -> Vec<u8> {
+    let (incarnation, root) = ("s1".parse().unwrap(), Digest::of(b"content"));
+    let head = ProvenHead { incarnation: &incarnation, revision: 7, root: &root, challenge: "c" };
+    feed_signer().sign_head(&change().0, &head)
+}
+
+fn statement() -> SealingStatement {
+    let (fleet, recipient) = ("demo-1".parse().unwrap(), sealing_key().public());
+    SealingStatement { fleet, hostname: hostname(), recipient, at: now() }
+}
+
+fn relayed() -> RelayedStatement {
+    let (identity, statement) = (key().public(), statement().sign(&key()).unwrap());
+    RelayedStatement { hostname: hostname(), identity, statement }
+}
+
+/// Of a node whose set is empty.
+fn provenance() -> Provenance {
+    let entry = SelectionEntry { channel: "main".parse().unwrap(), root: Digest::ZERO };
+    let header = Header { selection: selection().root().unwrap(), ..header() };
+    Provenance {
+        format: trust::provenance::FORMAT,
+        made: now(),
+        hostname: hostname(),
+        path: "/etc/motd".to_owned(),
+        trust: vec![signed::sign(&trust_document(), &[&key()]).unwrap()],
+        entry: EntryProof {
+            header: signed::sign(&header, &[&key()]).unwrap(),
+            entry,
+            proof: selection().prove("web-1", None).unwrap(),
+        },
+        chunks: vec![chunk::of_set(&ObjectSet::new())],
+        objects: vec![],
+        traits: None,
+        history: None,
+    }
+}
+
+fn seen_record() -> SeenRecord {
+    let header = signed::sign(&header(), &[&key()]).unwrap();
+    let log_head = Cursor { incarnation: "n1".parse().unwrap(), seq: 3 };
+    let (node, digest) = (key().public().node_id(), signed::digest(&header));
+    let seen = Seen { node, header: digest, seq: 7, log_head, at: now(), acked: Some(2) };
+    SeenRecord { format: SEEN_FORMAT, key: key().public(), seen: seen.sign(&key()).unwrap(), header }
+}
+
+/// A call of 192.0.2.7 through a balancer, and of the balancer itself (PROXY, version 2).
+fn proxy_header(command: u8) -> Vec<u8> {
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+    header.extend([0x20 | command, 0x11, 0, 12, 192, 0, 2, 7, 192, 0, 2, 1, 0x9c, 0x40, 0x20, 0xfb]);
+    header
+}
+
 pub fn made() -> Vec<Seed> {
     let signed_header = signed::sign(&header(), &[&key()]).unwrap();
     let set = chunk::of_set(&ObjectSet::new());
@@ -195,14 +276,25 @@ pub fn made() -> Vec<Seed> {
         ("chunk", "set", body::encode(&set).unwrap()),
         ("chunk", "selection", body::encode(&chunk::of_selection(&selection())).unwrap()),
         ("csr", "ed25519.pem", request().into_bytes()),
+        ("feed_proof", "alone", change_proof(1, 0)),
+        ("feed_proof", "first-of-three", change_proof(3, 0)),
+        ("feed_proof", "head", head_proof()),
+        ("feed_proof", "last-of-three", change_proof(3, 2)),
+        ("feed_proof", "of-forty", change_proof(40, 17)),
         ("header", "header", canonical::to_bytes(&header()).unwrap()),
         ("header", "signed-header", body::encode(&signed_header).unwrap()),
         ("header", "trust", canonical::to_bytes(&trust_document()).unwrap()),
         ("header", "trust-threshold", canonical::to_bytes(&with_threshold()).unwrap()),
         ("key_file", "ed25519", key().to_file().as_bytes().to_vec()),
         ("proof", "exact", body::encode(&selection().prove("web-1", None).unwrap()).unwrap()),
+        ("provenance", "of-a-path", body::encode(&provenance()).unwrap()),
+        ("provenance", "seen", body::encode(&seen_record()).unwrap()),
+        ("proxy_header", "balancer", proxy_header(0)),
+        ("proxy_header", "ipv4", proxy_header(1)),
         ("sealed", "secret-and-keys", body::encode(&sealed()).unwrap()),
         ("sealed", "keys", canonical::to_bytes(&sealed().1).unwrap()),
+        ("sealing_statement", "relayed", body::encode(&relayed()).unwrap()),
+        ("sealing_statement", "statement", canonical::to_bytes(&statement()).unwrap()),
         ("signature", "good", signed_request().into_bytes()),
         ("signed_list", "allowlist", body::encode(&signed_list(&allowlist())).unwrap()),
         ("signed_list", "allowlist-alone", canonical::to_bytes(&allowlist()).unwrap()),
@@ -224,6 +316,17 @@ pub fn are_taken() {
     lists::open::<RevocationSet>(&signed_list(&revocations()), &trust_document()).unwrap();
     signed::verify::<Header>(&signed::sign(&header(), &[&key()]).unwrap(), &slots).unwrap();
     CertificateRequest::read(&request()).unwrap();
+    for (count, index) in [(1, 0), (3, 0), (3, 2), (40, 17)] {
+        assert!(feed_proof::counts(&change_proof(count, index), &slots));
+    }
+    relayed().recipient(&"demo-1".parse().unwrap(), &hostname(), &key().public().fingerprint()).unwrap();
+    let anchor = TrustAnchor::Document(Box::new(trust_document()));
+    let mut steps = 0;
+    // Its set is empty, and proves nothing of a path; all before holds.
+    let _ = provenance().verify(&anchor, &|_, _, _| true, &mut |_| steps += 1);
+    assert!(steps >= 2, "{steps}");
+    let trust = AnchoredTrust::reach(&anchor, &[]).unwrap();
+    Testimony::Seen(Box::new(seen_record())).verify(&trust).unwrap();
     for (target, name, bytes) in made() {
         if target == "chunk" {
             body::decode::<TreeChunk>(&bytes)

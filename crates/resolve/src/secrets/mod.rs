@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Specialized -> SecretNeeds::of           which names its expressions use, by node
+//!   AwaitedStatements                      who may say its recipient key itself, beside what the fleet repo names
 //!   sources (the shell's) -> InHand        each value sealed once
 //!     FleetSealer::seal                    Specialized, with what each node's set has of its secrets
 //! ```
@@ -13,6 +14,7 @@
 mod needs;
 mod reseal;
 mod seal;
+mod stated;
 
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use crate::specialize::Grant;
 pub use needs::{NeededSecret, SecretNeeds};
 pub use reseal::{ResealedSet, Resealer, sealed_in};
 pub use seal::{FleetSealer, NotSealed, SealedFleet};
+pub use stated::{AwaitedStatements, StatedRecipients};
 
 /// The name of the one object of kind `SecretKeys` in a node's set.
 pub const KEYS_NAME: &str = "node";

@@ -63,6 +63,11 @@ impl NodeSpec {
     pub fn read_params(&self) -> Result<Params, canonical::CanonicalError> {
         canonical::parse(&self.params)
     }
+
+    /// The fingerprint of the key that the fleet repo declares of the node (CFG-8).
+    pub(crate) fn declared_key(&self) -> Option<String> {
+        self.read_params().ok()?.node.key
+    }
 }
 
 /// What nodes get that a pattern classifies, unless they are named exactly. One pattern of the

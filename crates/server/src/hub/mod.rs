@@ -155,7 +155,7 @@ impl Hub {
             sync_index: self.sync_index.clone(),
         };
         let node = Arc::new(NodeSync::restore(id.clone(), shared, saved)?);
-        if !self.signing.believes(&self.store.sync_feed_signers(id).await?) {
+        if !self.signing.believes(&self.store.sync_first_proofs(id).await?) {
             // Nodes take nothing of it: the same objects in a new incarnation are signed anew, at once.
             node.reincarnate().await?;
         }

@@ -13,6 +13,7 @@ use wire::{Code, Problem};
 
 use super::OperatorCall;
 use crate::answer::store_problem;
+use crate::api::sealing::{MAX_SEALING_KEYS, SealingKeys, SealingKeysOf};
 use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
     NodesView, ReleaseSummary, RunName, StatusView, TrustHolders,
@@ -63,6 +64,17 @@ pub(super) async fn entry(call: OperatorCall, asked: EntryName) -> Result<EntryV
     let (plane, heads) = (&call.plane, call.plane.heads());
     let channel = heads.pointed(&asked.hostname).map(|(_, entry)| entry.channel);
     Ok(EntryView { fleet: plane.trust.fleet.clone(), seq: heads.seq(), channel })
+}
+
+pub(super) async fn sealing_keys(call: OperatorCall, asked: SealingKeysOf) -> Result<SealingKeys, Problem> {
+    if asked.nodes.len() > MAX_SEALING_KEYS {
+        return Err(Problem::new(
+            Code::BadBody,
+            format!("more than {MAX_SEALING_KEYS} nodes in one question"),
+        ));
+    }
+    let statements = call.plane.store.sealing_statements(asked.nodes).await.map_err(store_problem)?;
+    Ok(SealingKeys { statements })
 }
 
 fn view(node: &mut NodeState, basis: StatusBasis<'_>) -> NodeView {

@@ -44,6 +44,7 @@ use crate::api::lists::{ADD_LISTS, FAILED_JOINS, LISTS};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
 use crate::api::operation::{Operation, OperationEffect, OperationReach, segments};
 use crate::api::operators::{ADD_OPERATOR, AUDIT, OPERATORS, REVOKE_OPERATOR, WHOAMI};
+use crate::api::sealing::SEALING_KEYS;
 use crate::api::work::{
     BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, CONTROL_WORKFLOW, OUTPUT, SELECT, TASK, TASK_NODES, TASKS,
     WORKFLOW, WORKFLOWS,
@@ -92,6 +93,7 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::NODE, fleet::node),
         route(&api::ENTRY, fleet::entry),
         route(&api::REMOVE_NODE, fleet::remove),
+        route(&SEALING_KEYS, fleet::sealing_keys),
         route(&JOINS, |call, _| ready(Ok(joins::list(&call)))),
         route(&APPROVE_JOIN, joins::approve),
         route(&DENY_JOIN, joins::deny),

@@ -227,7 +227,8 @@ impl Store {
         self.write(0, move |session| nodes::certificate_used(&session.db, &node)).await
     }
 
-    /// Notes since when two hosts hold the node's key, or that one does (IDN-10).
+    /// Notes since when two hosts hold the node's key, or that one does (IDN-10); what its agent is and can do is not
+    /// known then, until it says so again.
     ///
     /// # Errors
     /// [`crate::StoreError::UnknownNode`] when no active node has the id.

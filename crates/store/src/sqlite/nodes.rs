@@ -3,13 +3,16 @@
 use model::exchange::{HeldRelease, RunNote, Signed, TraitReport};
 use model::log::Cursor;
 use model::tags::TaggedRun;
-use model::{AgentCapabilities, KeyConfirmation, NodeConditions, NodeId, Timestamp};
+use model::{AgentCapabilities, Hostname, KeyConfirmation, NodeConditions, NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
+use trust::sealing::RelayedStatement;
 
 use super::Store;
 use super::cell::{Bytes32, Json, Text, dig, int, uint};
 use super::joins;
 use super::query::{self, change};
+use crate::MAX_LISTED;
+use crate::closure::limit;
 use crate::enrollment::{self, Before, Known};
 use crate::error::{EnrollError, Result, StoreError};
 use crate::log::Derived;
@@ -154,7 +157,10 @@ fn renew(db: &Connection, node: &NodeId, certificate: &RenewedCertificate) -> Re
 }
 
 pub(super) fn set_copied(db: &Connection, node: &NodeId, copied: Option<Timestamp>) -> Result<()> {
-    let sql = "UPDATE node SET copied = ?2 WHERE id = ?1 AND removed IS NULL";
+    // Once one host alone holds the key, what was said of its agent may be the other one's word.
+    let sql =
+        "UPDATE node SET copied = ?2, capabilities = CASE WHEN ?2 IS NULL THEN NULL ELSE capabilities END
+        WHERE id = ?1 AND removed IS NULL";
     let row = params![node.as_str(), copied.map(|at| at.0)];
     match change(db, "note how many hosts hold a key", sql, row)? {
         0 => Err(StoreError::UnknownNode(node.clone())),
@@ -172,6 +178,34 @@ pub(super) fn put_capabilities(
         0 => Err(StoreError::UnknownNode(node.clone())),
         _ => Ok(()),
     }
+}
+
+impl Store {
+    /// What the active nodes of these hostnames say of the keys that their secrets are sealed for (SEC-1); at most
+    /// [`crate::MAX_LISTED`] are asked for. It is relayed: whoever goes by it verifies it. While two hosts hold a node's
+    /// key, nothing is (IDN-10).
+    pub async fn sealing_statements(&self, hostnames: Vec<Hostname>) -> Result<Vec<RelayedStatement>> {
+        limit("hostnames asked for", hostnames.len() as u64, MAX_LISTED as u64)?;
+        self.read(move |db| sealing_statements(db, &hostnames)).await
+    }
+}
+
+/// What the active nodes of these hostnames say of their sealing keys; of two that hold one key neither counts.
+fn sealing_statements(db: &Connection, hostnames: &[Hostname]) -> Result<Vec<RelayedStatement>> {
+    const SQL: &str = "SELECT public_key, capabilities FROM node
+        WHERE hostname = ?1 AND removed IS NULL AND copied IS NULL AND capabilities IS NOT NULL";
+    let read = |row: &Row<'_>| {
+        let said = row.get::<_, Json<AgentCapabilities>>(1)?.0.sealing_key;
+        Ok((row.get::<_, String>(0)?, said))
+    };
+    let mut found = Vec::new();
+    for hostname in hostnames {
+        let said = query::one(db, "read what nodes say of their keys", SQL, [hostname.as_str()], read)?;
+        let Some((key, Some(statement))) = said else { continue };
+        let identity = key.parse().map_err(|error| StoreError::Corrupt(format!("a node's key: {error}")))?;
+        found.push(RelayedStatement { hostname: hostname.clone(), identity, statement });
+    }
+    Ok(found)
 }
 
 pub(super) fn remove(db: &Connection, node: &NodeId, now: Timestamp) -> Result<bool> {

@@ -138,14 +138,14 @@ impl Store {
         self.read(move |db| feed_objects(db, &node, &keys)).await
     }
 
-    /// One proof of each key that signed changes of the control plane's feed for a node; `None` among them where
-    /// changes have none.
+    /// Of each key that signed changes of the control plane's feed for a node the proof that was signed first, by which
+    /// all of that key are judged (`trust::feed_proof::counts`); `None` among them where changes have none.
     ///
     /// # Errors
     /// [`crate::StoreError::UnknownNode`] when the node is not active.
-    pub async fn sync_feed_signers(&self, node: &NodeId) -> Result<Vec<Option<Bytes>>> {
+    pub async fn sync_first_proofs(&self, node: &NodeId) -> Result<Vec<Option<Bytes>>> {
         let node = node.clone();
-        self.read(move |db| feed_signers(db, &node)).await
+        self.read(move |db| first_proofs(db, &node)).await
     }
 }
 
@@ -175,9 +175,12 @@ pub(super) fn feed_objects(
     keys.iter().map(read).collect()
 }
 
-/// A proof of each key that signed changes of the control plane's feed for a node, and whether some have none.
-pub(super) fn feed_signers(db: &Connection, node: &NodeId) -> Result<Vec<Option<Bytes>>> {
-    const SQL: &str = "SELECT proof FROM object WHERE node = ?1 AND side = ?2 GROUP BY substr(proof, 1, 9)";
+/// The oldest proof of each key that signed changes of the control plane's feed for a node, and whether some have none.
+fn first_proofs(db: &Connection, node: &NodeId) -> Result<Vec<Option<Bytes>>> {
+    // A proof begins with its form and the key's id; its time stands from byte 74 on, big-endian. Beside `min`, SQLite
+    // answers the other columns of the row that has it.
+    const SQL: &str = "SELECT proof, min(substr(proof, 74, 8)) FROM object WHERE node = ?1 AND side = ?2
+        GROUP BY substr(proof, 1, 9)";
     let node = active(db, node)?;
     let proof = |row: &Row<'_>| Ok(row.get::<_, Option<Vec<u8>>>(0)?.map(Bytes::from));
     query::all(db, LOAD, SQL, params![node, OURS], proof)

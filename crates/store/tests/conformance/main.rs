@@ -35,6 +35,7 @@ async fn all(make: impl Fn() -> Box<Store>) {
     nodes::a_hostname_and_a_key_are_held_by_one(&make()).await;
     nodes::a_join_without_a_token_is_admitted_once_it_may(&make()).await;
     nodes::a_copied_key_and_capabilities_are_kept(&make()).await;
+    nodes::statements_of_sealing_keys_are_relayed(&make()).await;
     nodes::a_node_may_enroll_again_with_a_new_token(&make()).await;
     nodes::removed_nodes_keep_their_history(&make()).await;
     nodes::contacts_are_kept(&make()).await;

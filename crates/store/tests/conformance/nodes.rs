@@ -1,6 +1,6 @@
 //! Nodes.
 
-use model::exchange::{HeldFreshness, HeldRelease, RunNote, TraitReport};
+use model::exchange::{HeldFreshness, HeldRelease, RunNote, Signature, Signed, TraitReport};
 use model::policy::RunTimes;
 use model::tags::TaggedRun;
 use model::unadopted::{UnadoptedCause, UnadoptedRelease};
@@ -170,14 +170,50 @@ pub(super) async fn a_copied_key_and_capabilities_are_kept(store: &Store) {
         checksum: Some(model::Digest::of(b"agent")),
         builtins: vec!["traits".to_owned()],
         hooks: [("/usr/bin/id".to_owned(), model::Digest::of(b"id"))].into(),
+        sealing_key: None,
     };
     store.put_capabilities(&node, said.clone()).await.unwrap();
     let kept = store.node(&node).await.unwrap().unwrap();
     assert_eq!((kept.copied, kept.capabilities), (Some(at(7)), Some(said)));
     store.set_copied(&node, None).await.unwrap();
-    assert_eq!(store.node(&node).await.unwrap().unwrap().copied, None);
+    let kept = store.node(&node).await.unwrap().unwrap();
+    assert_eq!((kept.copied, kept.capabilities), (None, None), "it was perhaps the other host's word");
     let unknown = store.set_copied(&new_node(9).node_id, Some(at(1))).await.unwrap_err();
     assert!(matches!(unknown, store::StoreError::UnknownNode(_)), "{unknown:?}");
+}
+
+/// SEC-1: what a node signed for its recipient key is relayed as the node sent it, while the node is one of the fleet; of
+/// the host that has its name afterwards its own.
+pub(super) async fn statements_of_sealing_keys_are_relayed(store: &Store) {
+    let identity = trust::SigningKey::from_seed(&[1; 32]).public();
+    let node = NewNode { public_key: identity.to_string(), node_id: identity.node_id(), ..new_node(1) };
+    let (id, hostname) = (node.node_id.clone(), node.hostname.clone());
+    store.enroll(node, token("one"), at(0)).await.unwrap();
+    let silent = new_node(2).hostname;
+    enrolled(store, 2).await;
+    let asked = vec![silent, hostname.clone(), "nobody".parse().unwrap()];
+    assert_eq!(store.sealing_statements(asked.clone()).await.unwrap(), Vec::new());
+    let signature = Signature { key: identity.id(), sig: "c2ln".to_owned() };
+    let statement = Signed { payload: "{}".to_owned(), signatures: vec![signature] };
+    let said = AgentCapabilities {
+        version: "1.2.3".to_owned(),
+        checksum: None,
+        builtins: Vec::new(),
+        hooks: Default::default(),
+        sealing_key: Some(statement.clone()),
+    };
+    store.put_capabilities(&id, said).await.unwrap();
+    let relayed = trust::sealing::RelayedStatement { hostname: hostname.clone(), identity, statement };
+    assert_eq!(store.sealing_statements(asked.clone()).await.unwrap(), [relayed]);
+    store.set_copied(&id, Some(at(1))).await.unwrap();
+    assert_eq!(
+        store.sealing_statements(asked.clone()).await.unwrap(),
+        Vec::new(),
+        "nobody knows whose word it is"
+    );
+    store.remove_node(&id, at(1)).await.unwrap();
+    store.enroll(NewNode { hostname, ..new_node(3) }, token("three"), at(2)).await.unwrap();
+    assert_eq!(store.sealing_statements(asked).await.unwrap(), Vec::new(), "the next host said nothing yet");
 }
 
 pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &Store) {

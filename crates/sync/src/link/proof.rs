@@ -23,6 +23,7 @@ use trust::feed_proof::{
 use super::outbox::is_delete_rank;
 use super::{Cx, Link};
 use crate::cursor::FeedCursor;
+use crate::feed::ObjectState;
 use crate::frame::{CloseReason, Event, Op, ResyncRequest};
 use crate::mode::Role;
 
@@ -48,6 +49,17 @@ pub struct FeedProver {
     pub signer: Arc<FeedSigner>,
     /// Whose feed it is.
     pub owner: FeedOwner,
+}
+
+impl FeedProver {
+    /// The leaf of a change of the feed, which a signature covers.
+    pub fn leaf(&self, incarnation: &Incarnation, rev: u64, key: &ObjectKey, state: &ObjectState) -> Digest {
+        let (uid, digest) = match state {
+            ObjectState::Live { stub, .. } => (&stub.uid, Some(&stub.digest)),
+            ObjectState::Deleted { uid } => (uid, None),
+        };
+        ProvenChange { incarnation, rev, key, uid, digest }.leaf(&self.owner)
+    }
 }
 
 /// What a proven change is to the replica.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model::{Incarnation, NodeId, ObjectKey, Timestamp};
 use sync::feed::ObjectState;
 use sync::link::{FeedProofs, FeedProver};
-use trust::feed_proof::{FeedVerifier, ProvenChange};
+use trust::feed_proof::FeedVerifier;
 use trust::{FeedOwner, FeedSigner, SigningKey, Slots};
 
 pub fn owner() -> FeedOwner {
@@ -38,10 +38,6 @@ pub fn proof(
     state: &ObjectState,
 ) -> Option<Bytes> {
     let FeedProofs::Made(prover) = proofs else { return None };
-    let (uid, digest) = match state {
-        ObjectState::Live { stub, .. } => (&stub.uid, Some(&stub.digest)),
-        ObjectState::Deleted { uid } => (uid, None),
-    };
-    let leaf = ProvenChange { incarnation, rev, key, uid, digest }.leaf(&prover.owner);
+    let leaf = prover.leaf(incarnation, rev, key, state);
     prover.signer.sign_changes(&[leaf], Timestamp(1)).pop().map(Bytes::from)
 }

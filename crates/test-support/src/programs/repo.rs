@@ -71,7 +71,7 @@ pub fn changes(files: &[(&str, String)]) -> FileChanges {
 
 /// Takes changes in and publishes what they make.
 pub async fn publish(publisher: &mut Publisher, changes: FileChanges) -> Published {
-    let prepared = publisher.take(changes).unwrap();
+    let prepared = publisher.take(changes).await.unwrap();
     let changed = publisher.compare(&prepared).await.unwrap();
     publisher.publish(&prepared, None, changed).await.unwrap()
 }

@@ -119,6 +119,7 @@ impl Recorder {
             checksum: Some(Digest::of(b"the program")),
             builtins: vec!["traits".to_owned()],
             hooks: Default::default(),
+            sealing_key: None,
         };
         let started = FactBody::Started {
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -98,6 +98,11 @@ impl RecipientKey {
     pub fn fingerprint(&self) -> String {
         format!("SHA256:{}", BASE64.encode(Digest::of(&self.0).as_bytes()))
     }
+
+    /// Whether something can be sealed for it: a point of small order shares nothing with whatever key.
+    pub fn is_usable(&self) -> bool {
+        primitives::shared(&[1; KEY_LEN], &self.0).is_some()
+    }
 }
 
 impl FromStr for RecipientKey {

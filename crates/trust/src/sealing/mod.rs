@@ -17,6 +17,7 @@ pub mod age;
 mod bech32;
 mod key;
 mod primitives;
+mod statement;
 mod vault;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use zeroize::Zeroizing;
 use crate::key::SigningKey;
 pub use key::{ParseRecipientError, RecipientKey, SealingKey};
 use primitives::{KEY_LEN, Key, NONCE_LEN, TAG_LEN};
+pub use statement::{RelayedStatement, SealingStatement, SealingStatementError};
 pub use vault::LocalVault;
 
 /// The longest value of a secret, in bytes.
