@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::{Channel, NodeId};
 
-use crate::budget::Population;
+use crate::budget::PopulationChange;
 use crate::event::EventCursor;
 use crate::id::RolloutKey;
 use crate::live::LiveRollout;
@@ -128,7 +128,7 @@ impl Rollouts {
             let freed = rollout.remove(index, &mut self.nodes, &mut self.book);
             rollout.removed.push(node.clone());
             for budget in budgets.into_iter().filter(|_| is_populated) {
-                self.book.populate(budget, Population::Less(1));
+                self.book.populate(budget, PopulationChange::Less(1));
             }
             for budget in freed {
                 let others = self.book.get(budget).into_iter().flat_map(|budget| budget.rollouts());
@@ -154,7 +154,7 @@ impl Rollouts {
             rollout.record(index).map(|record| rollout.budgets_of(record)).unwrap_or_default(),
         );
         for budget in budgets.into_iter().filter(|_| is_populated) {
-            self.book.populate(budget, Population::More(1));
+            self.book.populate(budget, PopulationChange::More(1));
         }
         if let Some(known) = self.nodes.get_mut(index)
             && !known.rollouts.contains(key)

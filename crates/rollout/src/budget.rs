@@ -116,11 +116,11 @@ impl BudgetBook {
     }
 
     /// So many nodes more, or less.
-    pub(crate) fn populate(&mut self, budget: BudgetIndex, by: Population) {
+    pub(crate) fn populate(&mut self, budget: BudgetIndex, by: PopulationChange) {
         if let Some(budget) = self.get_mut(budget) {
             budget.population = match by {
-                Population::More(nodes) => budget.population.saturating_add(nodes),
-                Population::Less(nodes) => budget.population.saturating_sub(nodes),
+                PopulationChange::More(nodes) => budget.population.saturating_add(nodes),
+                PopulationChange::Less(nodes) => budget.population.saturating_sub(nodes),
             };
             // Another limit is another ground for decisions, as a taken slot is.
             budget.is_changed = true;
@@ -181,7 +181,7 @@ impl BudgetBook {
 
 /// Nodes that come to a budget, or go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Population {
+pub(crate) enum PopulationChange {
     /// So many come.
     More(usize),
     /// So many go.

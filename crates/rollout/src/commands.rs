@@ -6,7 +6,7 @@ use trust::rollout_terms::OnFailure;
 use crate::id::RolloutKey;
 use crate::live::LiveRollout;
 use crate::nodes::NodeIndex;
-use crate::record::{Approval, HaltCause, PausedRollout};
+use crate::record::{GateApproval, HaltCause, PausedRollout};
 use crate::rollouts::Rollouts;
 use crate::state::RolloutState;
 use crate::step::{CommandRefusal, RolloutCommand, RolloutNote};
@@ -119,7 +119,7 @@ impl Rollouts {
             _ => return Err(CommandRefusal::OtherState { state, wanted: "waits for a gate or to begin" }),
         };
         if !rollout.document.approvals.iter().any(|approval| approval.wave == wave) {
-            rollout.document.approvals.push(Approval { wave, by: by.to_owned(), at });
+            rollout.document.approvals.push(GateApproval { wave, by: by.to_owned(), at });
             rollout.is_changed = true;
         }
         Ok(())

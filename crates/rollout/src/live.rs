@@ -74,12 +74,12 @@ impl WaveCount {
 pub(crate) struct LiveMember {
     pub(crate) record: MemberRecord,
     order: u64,
-    derived: Option<Derived>,
+    derived: Option<DerivedCounts>,
 }
 
 /// What was counted for a member, so that it can be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Derived {
+struct DerivedCounts {
     class: MemberClass,
     /// It holds back those that wait by its edges.
     holds_edges: bool,
@@ -121,7 +121,7 @@ pub(crate) struct LiveRollout {
 
 /// What a refresh came to.
 #[derive(Debug, Default)]
-pub(crate) struct Refreshed {
+pub(crate) struct MemberRefresh {
     /// Budgets that have room since.
     pub(crate) freed: Vec<BudgetIndex>,
     /// The node's pointer or request changed.
@@ -219,8 +219,8 @@ impl LiveRollout {
         nodes: &mut NodeTable,
         book: &mut BudgetBook,
         now: Timestamp,
-    ) -> Refreshed {
-        let mut refreshed = Refreshed::default();
+    ) -> MemberRefresh {
+        let mut refreshed = MemberRefresh::default();
         let Some(member) = self.members.get(&node) else { return refreshed };
         let (before, order) = (member.derived, member.order);
         let contact = nodes.get(node).and_then(|known| known.contact);
@@ -309,7 +309,7 @@ impl LiveRollout {
         freed
     }
 
-    fn count(&mut self, node: NodeIndex, before: Option<Derived>, after: Derived) {
+    fn count(&mut self, node: NodeIndex, before: Option<DerivedCounts>, after: DerivedCounts) {
         let Some(member) = self.members.get(&node) else { return };
         let placement = member.record.placement;
         if let Some(before) = before {
@@ -339,7 +339,7 @@ impl LiveRollout {
         }
     }
 
-    fn uncount(&mut self, node: NodeIndex, wave: u16, edges: u32, before: Derived) {
+    fn uncount(&mut self, node: NodeIndex, wave: u16, edges: u32, before: DerivedCounts) {
         let wave = usize::from(wave);
         if let Some(count) = self.waves.get_mut(wave) {
             *count.of(before.class) -= 1;
@@ -392,14 +392,14 @@ fn may_begin(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now
     }
 }
 
-fn derive(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now: Timestamp) -> Derived {
+fn derive(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now: Timestamp) -> DerivedCounts {
     let class = class_of(record, contact, now);
     let in_flight = record.in_flight();
     let stuck = record.state == NodeRolloutState::Failed && in_flight;
     let holds_edges =
         is_open && (matches!(class, MemberClass::Open | MemberClass::Moving) || stuck && !record.is_fresh());
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
-    Derived {
+    DerivedCounts {
         class,
         holds_edges,
         in_flight,

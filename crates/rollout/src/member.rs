@@ -51,7 +51,7 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "MemberGoal::is_target")]
     pub goal: MemberGoal,
     /// It was asked, and its acknowledgement was not taken yet.
-    pub asked: Option<Request>,
+    pub asked: Option<StartRequest>,
     /// When it was asked the first time.
     pub first_asked: Option<Timestamp>,
     /// How many requests it refused or let pass.
@@ -108,7 +108,7 @@ impl MemberGoal {
 /// That a node was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request {
+pub struct StartRequest {
     /// When.
     pub at: Timestamp,
     /// Until when it may acknowledge.
@@ -249,7 +249,7 @@ impl MemberRecord {
 
     /// It is asked.
     pub(crate) fn ask(&mut self, now: Timestamp) {
-        self.asked = Some(Request { at: now, until: now.plus(ASK_LEASE) });
+        self.asked = Some(StartRequest { at: now, until: now.plus(ASK_LEASE) });
         self.first_asked = self.first_asked.or(Some(now));
         self.retry_at = None;
     }

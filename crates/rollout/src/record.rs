@@ -40,7 +40,7 @@ pub struct RolloutDocument {
     pub opened: Vec<Timestamp>,
     /// Gates that operators passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub approvals: Vec<Approval>,
+    pub approvals: Vec<GateApproval>,
     /// An operator paused it.
     pub paused: Option<PausedRollout>,
     /// Why it does not go on.
@@ -53,7 +53,7 @@ pub struct RolloutDocument {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Approval {
+pub struct GateApproval {
     /// The wave whose gate it is; absent: the rollout's beginning.
     pub wave: Option<u16>,
     /// The operator.

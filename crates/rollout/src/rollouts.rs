@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::status::Contact;
 use model::{Channel, NodeId, Timestamp};
 
-use crate::budget::{BudgetBook, Population};
+use crate::budget::{BudgetBook, PopulationChange};
 use crate::event::{EventAnswer, EventOrder, RolloutEvent, RolloutEventBody};
 use crate::id::{RolloutId, RolloutKey};
 use crate::live::LiveRollout;
@@ -360,7 +360,7 @@ impl Rollouts {
         let Some(mut rollout) = self.rollouts.remove(key) else { return };
         if rollout.is_populated {
             for (budget, population) in rollout.budgets.iter().zip(&rollout.populations) {
-                self.book.populate(*budget, Population::Less(*population));
+                self.book.populate(*budget, PopulationChange::Less(*population));
             }
         }
         let members: Vec<NodeIndex> = rollout.members.keys().copied().collect();
@@ -385,7 +385,7 @@ impl Rollouts {
         }
         rollout.is_populated = is_current;
         for (budget, population) in rollout.budgets.iter().zip(&rollout.populations) {
-            let by = if is_current { Population::More(*population) } else { Population::Less(*population) };
+            let by = if is_current { PopulationChange::More(*population) } else { PopulationChange::Less(*population) };
             self.book.populate(*budget, by);
             let others = self.book.get(*budget).into_iter().flat_map(|budget| budget.rollouts());
             self.touched.extend(others.cloned());

@@ -88,7 +88,7 @@ fn rollouts_keep_their_promises() {
         }
         return;
     }
-    let seeds = number("ROLLOUT_SEEDS").unwrap_or(100_000);
+    let seeds = number("ROLLOUT_SEEDS").unwrap_or(100);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let (next, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));

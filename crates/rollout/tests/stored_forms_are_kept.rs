@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ::model::{Digest, NodeId, Timestamp};
 use rollout::event::{EventCursor, ProbeMode, ProbeOutcome};
-use rollout::member::{ProbeRecord, Request};
-use rollout::record::{Approval, Halt, HaltCause, PausedRollout};
+use rollout::member::{ProbeRecord, StartRequest};
+use rollout::record::{GateApproval, Halt, HaltCause, PausedRollout};
 use rollout::{
     MemberFailure, MemberGoal, MemberRecord, NodeRolloutState, Placement, RolloutDocument, RolloutId,
     RolloutKey, RolloutState,
@@ -44,8 +44,8 @@ fn documents() -> Vec<RolloutDocument> {
         state: RolloutState::Failed,
         opened: vec![at(1), at(2)],
         approvals: vec![
-            Approval { wave: None, by: "ada".to_owned(), at: at(1) },
-            Approval { wave: Some(0), by: "ada".to_owned(), at: at(2) },
+            GateApproval { wave: None, by: "ada".to_owned(), at: at(1) },
+            GateApproval { wave: Some(0), by: "ada".to_owned(), at: at(2) },
         ],
         paused: Some(PausedRollout { by: "bob".to_owned(), at: at(3) }),
         halt: Some(Halt { at: at(4), cause, goes_back: true }),
@@ -86,7 +86,7 @@ fn members() -> Vec<MemberRecord> {
         enforcing: Arc::new(["web".to_owned()]),
         state: NodeRolloutState::Soaking,
         goal: MemberGoal::Before,
-        asked: Some(Request { at: at(1), until: at(601) }),
+        asked: Some(StartRequest { at: at(1), until: at(601) }),
         first_asked: Some(at(1)),
         attempts: 2,
         retry_at: Some(at(60)),

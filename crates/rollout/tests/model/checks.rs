@@ -36,7 +36,7 @@ pub fn commit(stored: &StoredCommit, around: &Surroundings<'_>) {
         if around.wide {
             let new = started.iter().filter(|member| before(member).is_none_or(|before| !before.in_flight()));
             for member in new {
-                budgets_hold(change, member, around.database);
+                budgets_hold(change, member, stored, around.database);
             }
         }
         for member in &change.members {
@@ -71,14 +71,15 @@ fn nothing_starts_in_a_halt(change: &RolloutChange, started: &[&MemberRecord]) {
 }
 
 /// Who is in flight, and how many there are, of a budget.
-pub fn in_flight(database: &Database, budget: &BudgetTerms) -> (BTreeSet<NodeId>, usize) {
+fn in_flight(database: &Database, stored: &StoredCommit, budget: &BudgetTerms) -> (BTreeSet<NodeId>, usize) {
     let (mut nodes, mut population) = (BTreeSet::new(), 0);
     for rows in database.rollouts.values() {
         let Some(bit) = rows.terms.budgets.iter().position(|other| other == budget) else { continue };
-        let is_current = !matches!(
-            rows.document.state,
-            RolloutState::Opening | RolloutState::Superseded | RolloutState::Pruned
-        );
+        // A rollout that ends in the same step was there when the node was started.
+        let before = stored.documents.get(&rows.document.key).map(|document| document.state);
+        let is_current = [Some(rows.document.state), before].into_iter().flatten().any(|state| {
+            !matches!(state, RolloutState::Opening | RolloutState::Superseded | RolloutState::Pruned)
+        });
         for member in rows.members.values().filter(|member| member.placement.budgets & (1 << bit) != 0) {
             population += usize::from(is_current);
             if member.in_flight() {
@@ -89,7 +90,12 @@ pub fn in_flight(database: &Database, budget: &BudgetTerms) -> (BTreeSet<NodeId>
     (nodes, population)
 }
 
-fn budgets_hold(change: &RolloutChange, member: &MemberRecord, database: &Database) {
+fn budgets_hold(
+    change: &RolloutChange,
+    member: &MemberRecord,
+    stored: &StoredCommit,
+    database: &Database,
+) {
     let Some(rows) = database.rollouts.get(&change.document.key) else { return };
     if member.before.is_none() {
         return;
@@ -104,7 +110,7 @@ fn budgets_hold(change: &RolloutChange, member: &MemberRecord, database: &Databa
                 other.members.get(&member.node).filter(|_| other.document.key != change.document.key);
             has && record.is_some_and(MemberRecord::in_flight)
         });
-        let (nodes, population) = in_flight(database, budget);
+        let (nodes, population) = in_flight(database, stored, budget);
         let limit = budget.limit(population);
         assert!(
             held_before || nodes.len() <= limit,
