@@ -43,8 +43,19 @@ pub const LAYERS: &[&str] = &[
     "xtask",
 ];
 /// Crates that hold decisions.
-pub const CORES: &[&str] =
-    &["model", "lang", "trust", "catalog", "converge", "resolve", "sync", "activation", "rollout", "node", "plane"];
+pub const CORES: &[&str] = &[
+    "model",
+    "lang",
+    "trust",
+    "catalog",
+    "converge",
+    "resolve",
+    "sync",
+    "activation",
+    "rollout",
+    "node",
+    "plane",
+];
 /// What no core crate may reach, through whatever it uses.
 const FORBIDDEN_IN_CORES: &[&str] =
     &["tokio", "mio", "socket2", "hyper", "rustls", "rusqlite", "rustix", "tempfile", "rand", "chrono"];

@@ -148,12 +148,26 @@ impl MembershipFile {
     ///
     /// # Errors
     /// When the certificate cannot be used.
-    pub fn believe(&self, authorities: Option<&Slots>) -> Result<Option<TakenUp>, TlsError> {
-        if self.authorities().as_ref() == authorities {
+    pub fn believe(&self, authorities: Option<&Slots>) -> Result<Option<BelievedAnew>, TlsError> {
+        let before = self.authorities().clone();
+        if before.as_ref() == authorities {
             return Ok(None);
         }
+        let used = self.used();
+        let goes_on = match (&before, authorities) {
+            (Some(before), Some(now)) => {
+                before.reject_before == now.reject_before
+                    && before.keys().all(|key| now.keys().any(|on| on == key))
+            }
+            (None, Some(now)) => {
+                now.reject_before.is_none()
+                    && BelievedAuthority::Keys(Box::new(now.clone())).has_certificate(&used.ca_pem)
+            }
+            (_, None) => false,
+        };
         *self.authorities() = authorities.cloned();
-        self.taken_up(&self.used()).map(Some)
+        let taken_up = self.taken_up(&used)?;
+        Ok(Some(if goes_on { BelievedAnew::More(taken_up) } else { BelievedAnew::Less(taken_up) }))
     }
 
     /// A CA that is believed issued the certificate that sessions are opened with.
@@ -307,6 +321,14 @@ fn has_moved(found: &Membership, used: &Membership) -> bool {
 /// The CAs that a member believes, where its trust document names these.
 pub fn believed_authority(member: &Membership, named: Option<&Slots>) -> BelievedAuthority {
     BelievedAuthority::of(named, &member.ca_pem)
+}
+
+/// What sessions are opened with once other CAs are believed.
+pub enum BelievedAnew {
+    /// Whoever was believed is believed still.
+    More(TakenUp),
+    /// Who was believed may be so no more, and is perhaps spoken with now.
+    Less(TakenUp),
 }
 
 /// A CA of these issued a member's certificate, or no session is opened with it. One that cannot be read is another

@@ -324,6 +324,11 @@ impl NodeSession {
         }
     }
 
+    /// Gives the open connection up: whoever is there may be believed no more. Calls under way on it go on.
+    pub fn give_up(&self) {
+        self.shared().client = None;
+    }
+
     fn shared(&self) -> MutexGuard<'_, SharedConnection> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -97,7 +97,12 @@ fn the_planned_change_of_the_runbook_interrupts_nothing() {
 
     let first = std::fs::read_to_string(fleet.data("node-ca.pem")).unwrap();
     let refused = fleet.server.muster(&["key", "rotate", "certificate-authority", "--to", "new.key"]);
-    assert!(text(&refused.stderr).contains("leave --to out"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("is not the one that lies there"), "{}", text(&refused.stderr));
+    // Away from the control plane's directory nothing but the id that somebody read there confirms the next CA.
+    let root = fleet.data("root.key").display().to_string();
+    let away = ["key", "rotate", "certificate-authority", "--root-key", &root, "--operator", &elsewhere];
+    let refused = fleet.server.muster(&away);
+    assert!(text(&refused.stderr).contains("nothing here confirms it"), "{}", text(&refused.stderr));
     let told = fleet.server.ok(&["key", "rotate", "certificate-authority"]);
     assert!(told.contains("trust document 2: certificate-authority key"), "{told}");
     assert_ne!(std::fs::read_to_string(fleet.data("node-ca.pem")).unwrap(), first);

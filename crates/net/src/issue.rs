@@ -30,7 +30,7 @@ const BACKDATE: Duration = Duration::from_secs(3600);
 const BACKDATED_PART: u32 = 24;
 
 /// When a certificate was issued here that counts from and until then: not before it began to count.
-pub(crate) fn issued_at(counts: CertificateValidity) -> Timestamp {
+pub fn issued_at(counts: CertificateValidity) -> Timestamp {
     // Of the whole span, as the part that it was dated back by belongs to it.
     counts.from.plus(BACKDATE.min(counts.span() / (BACKDATED_PART + 1)))
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::{Digest, Hostname, Timestamp};
-use net::issue::Ca;
+use net::issue::{Ca, issued_at};
 use plane::NodeState;
 use plane::renewal::CertificateIssuer;
 use spool::Disk;
@@ -31,6 +31,17 @@ use crate::trust_chain::ChainDocuments;
 
 /// How many nodes a second are asked to renew after a CA was replaced: what two processors sign beside all else.
 const RENEWALS_A_SECOND: usize = 100;
+
+/// How long a CA that was made is found again by the next attempt to name it.
+const STAGED_FOR: Duration = Duration::from_secs(3600);
+
+/// The key of the CA in a control plane's directory that is to count next; `None` where there is none.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn staged_key(dir: &Path) -> Result<Option<PublicKey>, FoundError> {
+    Ok(read_bundle(&dir.join(NEXT_CA))?.map(|ca| *ca.key()))
+}
 
 /// The CAs that count.
 pub struct AuthoritySet {
@@ -133,11 +144,15 @@ impl AuthoritySet {
         node.certificate.is_none() || node.issuer.or(first) == Some(CertificateIssuer::of(self.current.key()))
     }
 
-    /// A CA issued a node's certificate that counts no more. One that nothing was recorded of is that which the fleet was
+    /// A CA issued a node's certificate that counts no more, or one that counts issued it too early. One that nothing was recorded of is that which the fleet was
     /// founded with.
     pub(crate) fn issued_before(&self, node: &NodeState) -> bool {
         let previous = self.previous.as_ref().map(|ca| CertificateIssuer::of(ca.key()));
-        !self.issued(node) && (previous.is_none() || node.issuer.is_some() && node.issuer != previous)
+        let rejected = |limit: Timestamp| {
+            node.certificate.is_some_and(|certificate| issued_at(certificate).secs() < limit.secs())
+        };
+        self.reject_before().is_some_and(rejected)
+            || !self.issued(node) && (previous.is_none() || node.issuer.is_some() && node.issuer != previous)
     }
 
     /// They are those that a trust document names.
@@ -154,6 +169,11 @@ impl AuthoritySet {
     pub(crate) fn was_replaced(&self) -> bool {
         self.since.is_some()
     }
+}
+
+/// When a CA was made; the beginning of time where its certificate does not say so.
+fn made(ca: &Ca) -> Timestamp {
+    net::identity::validity(ca.cert_pem().as_bytes()).map_or(Timestamp(0), issued_at)
 }
 
 /// A host's part of a time.
@@ -238,14 +258,22 @@ impl NodeAuthorities {
         let path = self.dir.join(NEXT_CA);
         let is_new =
             |ca: &Ca| trust.certificate_authority.iter().all(|slots| slots.keys().all(|key| key != ca.key()));
-        if let Some(ca) = read_bundle(&path)?.filter(is_new) {
-            return Ok(*ca.key());
+        match read_bundle(&path)? {
+            // Written over, the key that nodes believe would be lost.
+            Some(ca) if !is_new(&ca) => {
+                let (dir, believed) = (self.dir.clone(), ca.key().id());
+                return Err(FoundError::AuthorityNotInPlace { dir, believed });
+            }
+            // Of an older attempt there may be copies: in backups, with whoever saw the directory then.
+            Some(ca) if now < made(&ca).plus(STAGED_FOR) => return Ok(*ca.key()),
+            _ => {}
         }
         // Each has a name of its own: TLS libraries find a certificate's CA by that.
         let name = format!("{} {NODE_CA} {}", trust.fleet, now.secs());
         let (ca, files) = Ca::generate(&name, now).map_err(posture::authority(&self.dir))?;
         let bundle = zeroize::Zeroizing::new([files.cert_pem.as_str(), files.key_pem.as_str()].concat());
         spool::atomic::write_file(&Disk::new(), &path, bundle.as_bytes(), 0o600)?;
+        tracing::info!(key = ca.key().id(), "the CA that is to count next was made");
         Ok(*ca.key())
     }
 

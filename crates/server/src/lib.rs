@@ -16,7 +16,7 @@
 
 mod answer;
 pub mod api;
-mod authority;
+pub mod authority;
 mod cache;
 mod causes;
 mod declared;

@@ -145,6 +145,14 @@ pub enum FoundError {
         /// The id of the key.
         believed: String,
     },
+    /// The CA that nodes believe lies under the name of the next one.
+    #[error("the CA with the key {believed}, which nodes believe, lies in {} as the next one: start the control plane anew, which puts it in its place", dir.display())]
+    AuthorityNotInPlace {
+        /// The directory.
+        dir: PathBuf,
+        /// The id of the key.
+        believed: String,
+    },
     /// A certificate could not be made or read.
     #[error("the certificate authority of {} cannot be used", dir.display())]
     Authority {

@@ -515,8 +515,9 @@ impl CertifiedPorts {
     /// anew too.
     async fn reissue(mut self, plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
         let mut authorities = plane.authorities.changes();
+        // Until a certificate of the other CA was made.
+        let mut changed = false;
         loop {
-            let mut changed = false;
             tokio::select! {
                 () = tokio::time::sleep(REISSUE_LOOK.min(self.own.span() / 16)) => {}
                 Ok(()) = authorities.changed() => changed = true,
@@ -528,7 +529,7 @@ impl CertifiedPorts {
             let next = own_validity(&plane);
             match server_tls(&plane, &self.operator_ca, next) {
                 Ok(renewed) => {
-                    self.own = next;
+                    (self.own, changed) = (next, false);
                     self.tls.iter().zip(renewed).for_each(|(tls, renewed)| {
                         tls.send_replace(renewed);
                     });

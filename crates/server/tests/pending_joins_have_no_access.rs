@@ -72,6 +72,8 @@ async fn a_host_without_a_token_waits_and_nothing_answers_it_meanwhile() {
         let problem = test_support::fleet::problem(&response);
         let closed = match route.path {
             route::BOOTSTRAP_REPORT => vec![Code::BadBody],
+            // Open to anybody who knows the digest of a trust document, which this is not.
+            route::TRUST_LINKS => vec![Code::NotFound],
             _ => vec![Code::CertificateRequired, Code::UnknownNode, Code::UpgradeRequired],
         };
         let closed: Vec<&str> = closed.into_iter().map(Code::as_str).collect();

@@ -10,6 +10,7 @@ use trust::{FeedOwner, FeedVerifier, TrustDocument};
 
 use super::Daemon;
 use crate::events::DaemonEvent;
+use crate::membership::BelievedAnew;
 use crate::render::chain;
 
 /// By which key links believe the control plane's objects and actions.
@@ -45,14 +46,22 @@ impl ControlPlaneTrust {
 }
 
 impl Daemon {
-    /// Sessions are opened by what the trust document says of CAs from now on, where that changed; what is open goes on. A
+    /// Sessions are opened by what the trust document says of CAs from now on, where that changed. What is open goes on,
+    /// unless it may be with somebody who is believed no more: the thief of a CA would keep it open for ever. A
     /// certificate of a CA that counts no more is recovered by the node's key at once.
     pub(super) fn follow_authorities(&mut self) {
         match self.member.believe(self.node.trust().certificate_authority.as_ref()) {
             Ok(None) => return,
-            Ok(Some(taken_up)) => {
+            Ok(Some(believed)) => {
                 tracing::info!("the control plane is believed by the CAs of the newer trust document");
-                self.session.renew(taken_up.credentials);
+                match believed {
+                    BelievedAnew::More(taken_up) => self.session.renew(taken_up.credentials),
+                    BelievedAnew::Less(taken_up) => {
+                        self.session.renew(taken_up.credentials);
+                        self.session.give_up();
+                        self.sync.links.moved();
+                    }
+                }
             }
             Err(error) => tracing::error!(error = %chain(&error), "the CAs that are believed cannot be used"),
         }

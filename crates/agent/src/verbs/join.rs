@@ -90,7 +90,8 @@ pub(super) fn joined(options: &MachineOptions, args: JoinArgs, json: bool) -> Re
     let (proxy, by) = args.chosen()?;
     if let Some(root) = &root {
         // As a state directory below it would make it; the daemon needs it.
-        std::fs::create_dir_all(root).map_err(|error| format!("the directory {}: {error}", root.display()))?;
+        std::fs::create_dir_all(root)
+            .map_err(|error| format!("the directory {}: {error}", root.display()))?;
     }
     let asked = JoinRequest { by, hostname, root, allow_exec, patience, proxy };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,6 +1,7 @@
 //! `muster key`: keys of a fleet, and the chain of trust documents that says which of them count (IDN-8).
 
 pub(crate) mod file;
+mod proven;
 mod rotate;
 pub(crate) mod show;
 mod threshold;
@@ -191,7 +192,9 @@ struct RotateArgs {
     /// Which key
     slot: SlotArg,
     /// The new key: a key file, or a file with its public half as `muster key new` prints it [default:
-    /// made in the control plane's directory, where the key before lies there]
+    /// made in the control plane's directory, where the key before lies there]. The certificate
+    /// authority's never leaves the control plane: away from its host, the id of the new key, as its
+    /// log there names it
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     /// The root key that signs the next version [default: root.key beside the operator's credentials]
@@ -255,8 +258,16 @@ pub(crate) enum FleetKeyError {
     NoSigners(Channel),
     #[error("channel {channel} points to a release whose key would count no more")]
     StillUsed { channel: Channel },
-    #[error("the control plane makes its certificate authority itself, and --to names none")]
-    OwnAuthority,
+    #[error(
+        "the control plane says that the next certificate authority has the key {id}, and nothing here confirms it"
+    )]
+    UnseenAuthority { id: String },
+    #[error(
+        "the certificate authority with the key {id}, which the control plane names, is not the one that lies there"
+    )]
+    OtherAuthority { id: String },
+    #[error("trust document {version}, as the control plane shows it, is not what was signed")]
+    OtherTrust { version: u64 },
     #[error("--new-chain is only for the root key")]
     OnlyRoot,
     #[error("{} is no control plane's directory", .0.display())]
@@ -298,8 +309,19 @@ impl UserError for FleetKeyError {
             FleetKeyError::NoDirectory(_) => {
                 "run this on the control plane's host, with --operator DIR/operator.json".to_owned()
             }
-            FleetKeyError::OwnAuthority => {
-                "leave --to out: the key never leaves the control plane".to_owned()
+            FleetKeyError::UnseenAuthority { id } => format!(
+                "nothing was changed; look on the control plane's host: its log names the key of the CA that it made. If it is \
+                 {id}, say --to {id}; or run this there, with --operator DIR/operator.json"
+            ),
+            FleetKeyError::OtherAuthority { .. } => {
+                "nothing was changed; somebody may answer in the control plane's place: look on its host, whose log names \
+                 the key of the CA that it made"
+                    .to_owned()
+            }
+            FleetKeyError::OtherTrust { .. } => {
+                "nothing was signed; somebody may answer in the control plane's place, or its trust.json was changed or put \
+                 back: compare it with a backup"
+                    .to_owned()
             }
             FleetKeyError::NotTakenUp => "see its log; it takes the file up when it starts, too".to_owned(),
             FleetKeyError::InPlace(_) => "the same command again puts them in place".to_owned(),

@@ -10,16 +10,20 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use net::BelievedAuthority;
 use serde::Serialize;
-use server::api::authority::STAGE_AUTHORITY;
+use server::Credentials;
+use server::api::authority::{STAGE_AUTHORITY, StagedAuthority};
 use server::api::operation::Empty;
 use server::api::{self, AddTrust, TrustView};
+use server::authority::staged_key;
 use server::posture::TRUST;
 use server::trust_chain::ChainDocuments;
 use trust::chain::{self, ChainHead, SlotChange, SlotName};
 use trust::{PublicKey, Slots, TrustDocument};
 
 use super::file::LabKey;
+use super::proven;
 use super::show::uptake;
 use super::{FleetKeyError, RetireArgs, RotateArgs};
 use crate::clock::now;
@@ -53,6 +57,7 @@ struct RotatedView {
 /// The control plane, and its directory where that is here.
 pub(super) struct KeyRotator {
     pub(super) operator: Operator,
+    credentials: Credentials,
     dir: std::path::PathBuf,
 }
 
@@ -60,7 +65,8 @@ impl KeyRotator {
     pub(super) async fn of(connect: &Connect) -> Result<KeyRotator, Failure> {
         let (path, credentials) = connect.credentials()?;
         let operator = Operator::dial(&credentials).await?;
-        Ok(KeyRotator { operator, dir: path.parent().unwrap_or(Path::new(".")).to_owned() })
+        let dir = path.parent().unwrap_or(Path::new(".")).to_owned();
+        Ok(KeyRotator { operator, credentials, dir })
     }
 
     pub(super) async fn trust(&self) -> Result<TrustView, Failure> {
@@ -70,9 +76,8 @@ impl KeyRotator {
     /// The newest version. Key files of a rotation that was cut off are put in rotator.
     pub(super) async fn newest(&self) -> Result<ChainHead, Failure> {
         let view = self.trust().await?;
-        let newest = view.versions.into_iter().next_back();
-        let newest = newest.ok_or(FleetKeyError::NoDirectory(self.dir.clone()))?;
-        let head = ChainHead { document: newest.document, digest: newest.digest };
+        let newest = proven::newest(&view, self.credentials.trust.as_ref())?;
+        let head = newest.ok_or(FleetKeyError::NoDirectory(self.dir.clone()))?;
         self.put_in_place(&head.document)?;
         Ok(head)
     }
@@ -80,6 +85,28 @@ impl KeyRotator {
     fn put_in_place(&self, document: &TrustDocument) -> Result<(), FleetKeyError> {
         let mut keys = SlotName::ALL.into_iter().filter_map(|slot| LabKey::of(&self.dir, slot));
         keys.try_for_each(|key| key.put_in_place(document))
+    }
+
+    /// The CA that is to count next. A CA that was stolen could certify whoever answers here, with a key of their own: it is
+    /// compared with what lies in the control plane's directory, or with the id that somebody read there.
+    async fn staged_authority(&self, named: Option<&Path>) -> Result<StagedAuthority, Failure> {
+        let staged = self.operator.call(&STAGE_AUTHORITY, Empty {}).await?;
+        let id = staged.next.id();
+        let known = match named {
+            Some(named) => named.to_str() == Some(id.as_str()),
+            None => match staged_key(&self.dir).map_err(FleetKeyError::Directory)? {
+                Some(here) => here == staged.next,
+                None => return Err(FleetKeyError::UnseenAuthority { id }.into()),
+            },
+        };
+        let joined = BelievedAuthority::Keys(Box::new(Slots::of(staged.current)));
+        // By the first document that names CAs alone; later ones name both themselves.
+        let is_first =
+            self.credentials.trust.as_ref().is_none_or(|trust| trust.certificate_authority.is_none());
+        match known && (!is_first || joined.has_certificate(&self.credentials.ca_pem)) {
+            true => Ok(staged),
+            false => Err(FleetKeyError::OtherAuthority { id }.into()),
+        }
     }
 
     /// The root key that may sign what follows a version.
@@ -177,11 +204,10 @@ pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen)
     let mut head = rotator.newest().await?;
     let root = rotator.root_key(args.root_key.as_deref(), &head)?;
     let key = match (&args.to, LabKey::of(&rotator.dir, slot)) {
-        (Some(_), None) => return Err(FleetKeyError::OwnAuthority.into()),
         (Some(path), Some(_)) => signer::public(path)?,
         (None, Some(key)) => key.stage(&head.document)?.public(),
-        (None, None) => {
-            let staged = rotator.operator.call(&STAGE_AUTHORITY, Empty {}).await?;
+        (named, None) => {
+            let staged = rotator.staged_authority(named.as_deref()).await?;
             // The first document that names CAs names the one that nodes joined with too.
             head.document.certificate_authority.get_or_insert(Slots::of(staged.current));
             staged.next

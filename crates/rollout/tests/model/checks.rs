@@ -90,12 +90,7 @@ fn in_flight(database: &Database, stored: &StoredCommit, budget: &BudgetTerms) -
     (nodes, population)
 }
 
-fn budgets_hold(
-    change: &RolloutChange,
-    member: &MemberRecord,
-    stored: &StoredCommit,
-    database: &Database,
-) {
+fn budgets_hold(change: &RolloutChange, member: &MemberRecord, stored: &StoredCommit, database: &Database) {
     let Some(rows) = database.rollouts.get(&change.document.key) else { return };
     if member.before.is_none() {
         return;

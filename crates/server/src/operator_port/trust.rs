@@ -97,6 +97,16 @@ pub(super) async fn add(call: OperatorCall, sent: AddTrust) -> Result<u64, Probl
             );
             return Err(Problem::new(Code::TrustRefused, detail));
         }
+        if let Ok(next) = signed::verify::<TrustDocument>(&sent.link, &root)
+            && let Some(limit) = next.certificate_authority.and_then(|slots| slots.reject_before)
+            && limit > now()
+        {
+            let detail = format!(
+                "certificates would count from {limit} on alone, and this control plane, whose clock says {}, can make none yet",
+                now()
+            );
+            return Err(Problem::new(Code::TrustRefused, detail));
+        }
         // It is kept in a file: the entry comes before it.
         let digest = signed::digest(&sent.link);
         audit.record(AuditSubject::of(format!("trust document {digest}"))).await?;
