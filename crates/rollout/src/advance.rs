@@ -1,5 +1,7 @@
 //! How rollouts go on: what is due, gates, halts, waves, and who is asked next.
 
+use std::collections::BTreeSet;
+
 use model::Timestamp;
 use model::status::Contact;
 
@@ -76,11 +78,19 @@ impl Rollouts {
         }
     }
 
-    /// Looks at what was touched until nothing changes any more.
+    /// Looks at what was touched until nothing changes any more. Nodes are asked only when all else is
+    /// decided, so by the limits of budgets that are stored with it.
     pub(crate) fn settle(&mut self) {
+        let mut ready: BTreeSet<RolloutKey> = BTreeSet::new();
         for _ in 0..MAX_LOOKS {
-            let Some(key) = self.touched.pop_first() else { return };
-            self.advance(&key);
+            if let Some(key) = self.touched.pop_first() {
+                self.advance(&key);
+                ready.insert(key);
+            } else if let Some(key) = ready.pop_first() {
+                self.start(&key);
+            } else {
+                return;
+            }
         }
     }
 
@@ -96,21 +106,16 @@ impl Rollouts {
             RolloutState::Active | RolloutState::Converging | RolloutState::Terminal => {
                 if !self.halt_if_broken(key) {
                     self.open_waves(key);
-                    self.start(key);
                 }
             }
-            RolloutState::Failed => {
-                self.start(key);
-                self.end_return(key);
-            }
-            RolloutState::Reverted => self.start(key),
+            RolloutState::Failed => self.end_return(key),
             RolloutState::Superseded => {
                 let over = |rollout: &LiveRollout| rollout.document.since.plus(RETENTION) <= self.now;
                 if self.rollouts.get(key).is_some_and(over) {
                     self.prune(key);
                 }
             }
-            RolloutState::Pruned => {}
+            RolloutState::Reverted | RolloutState::Pruned => {}
         }
     }
 

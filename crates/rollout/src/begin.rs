@@ -98,6 +98,7 @@ impl Rollouts {
             latest: self.now,
         };
         let before = self.waiting(&key.channel);
+        self.guard_succession(&key.channel);
         self.enter(StoredRollout { document, terms, members: Vec::new() });
         for node in &nodes {
             self.add_member(&key, node);
@@ -110,6 +111,19 @@ impl Rollouts {
         }
         self.touched.insert(key);
         Ok(())
+    }
+
+    /// What comes to a channel changes the version of its newest rollout and of its current one, whatever
+    /// becomes of them: who does not know the newcomer yet loses what he decides over the channel meanwhile
+    /// (a release published besides, a node that joins or leaves).
+    fn guard_succession(&mut self, channel: &Channel) {
+        let newest = self.channels.get(channel).and_then(|seqs| seqs.last().copied());
+        let newest = newest.map(|seq| RolloutKey { channel: channel.clone(), seq });
+        for key in newest.into_iter().chain(self.current(channel)) {
+            if let Some(rollout) = self.rollouts.get_mut(&key) {
+                rollout.is_changed = true;
+            }
+        }
     }
 
     pub(crate) fn join(&mut self, channel: &Channel, node: &JoiningNode) {
@@ -130,9 +144,9 @@ impl Rollouts {
             for budget in budgets.into_iter().filter(|_| is_populated) {
                 self.book.populate(budget, PopulationChange::Less(1));
             }
-            for budget in freed {
-                let others = self.book.get(budget).into_iter().flat_map(|budget| budget.rollouts());
-                self.touched.extend(others.cloned());
+            self.freed(&freed);
+            if !freed.is_empty() {
+                self.requeue(index);
             }
             self.touched.insert(key.clone());
         }
@@ -270,6 +284,7 @@ impl Rollouts {
         rollout.drops_members = true;
         rollout.is_changed = true;
         let members: Vec<NodeIndex> = rollout.members.keys().copied().collect();
+        // Neither one that never began nor one that is pruned has members in flight, so no slot becomes free.
         for node in members {
             rollout.remove(node, &mut self.nodes, &mut self.book);
         }

@@ -87,6 +87,12 @@ impl Database {
         .collect()
     }
 
+    /// The versions of the rollouts that a node is in.
+    pub fn versions(&self, node: &NodeId) -> BTreeMap<RolloutKey, u64> {
+        let of = self.rollouts.values().filter(|rows| rows.members.contains_key(node));
+        of.map(|rows| (rows.document.key.clone(), rows.document.version)).collect()
+    }
+
     pub fn all(&self) -> Vec<StoredRollout> {
         self.stored(self.rollouts.keys().cloned())
     }
@@ -120,8 +126,14 @@ impl Plane {
         Plane { rollouts, told: BTreeMap::new() }
     }
 
-    /// Takes what others stored.
-    pub fn follow(&mut self, database: &Database) {
+    /// Whether it has not read one of these versions yet.
+    pub fn is_behind(&self, versions: &BTreeMap<RolloutKey, u64>) -> bool {
+        let held = |key| self.rollouts.document(key).map_or(0, |document| document.version);
+        versions.iter().any(|(key, version)| held(key) < *version)
+    }
+
+    /// Takes what others stored; whether there was anything.
+    pub fn follow(&mut self, database: &Database) -> bool {
         let held: BTreeMap<RolloutKey, u64> =
             self.rollouts.documents().map(|document| (document.key.clone(), document.version)).collect();
         let keys: BTreeSet<RolloutKey> = held.keys().chain(database.rollouts.keys()).cloned().collect();
@@ -133,6 +145,7 @@ impl Plane {
         let keys: Vec<RolloutKey> = keys.into_iter().filter(differs).collect();
         let stored = database.stored(keys.iter().cloned());
         self.rollouts.reload(stored, &keys, database.budgets.clone());
+        !keys.is_empty()
     }
 
     /// Decides, stores, and says what came of it.
@@ -147,7 +160,13 @@ impl Plane {
         for attempt in 0.. {
             assert!(attempt < 4, "a decision over what is stored is lost again and again");
             let step = self.rollouts.handle(input.clone(), now);
-            let Some(commit) = step.commit else { return Handled { answer: step.answer, commit: None } };
+            let Some(commit) = step.commit else {
+                let comes_again = matches!(input, RolloutInput::Tick | RolloutInput::Contact { .. });
+                if !comes_again && self.follow(database) {
+                    continue;
+                }
+                return Handled { answer: step.answer, commit: None };
+            };
             if database.guards_hold(&commit) {
                 let before = database.before(commit);
                 database.apply(&before.commit, headers);

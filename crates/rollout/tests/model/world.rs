@@ -8,7 +8,7 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    EventAnswer, JoiningNode, NewRollout, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEvent,
+    EventAnswer, JoiningNode, MemberRecord, NewRollout, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEvent,
     RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState, WaitCause,
 };
 use trust::RolloutTerms;
@@ -49,6 +49,8 @@ pub struct World {
     taken: BTreeSet<(NodeId, String, RolloutKey, u64)>,
     decisions: u64,
     is_healing: bool,
+    /// The host whose story is printed.
+    traced: Option<Hostname>,
     pub reached: BTreeMap<&'static str, u64>,
 }
 
@@ -78,6 +80,7 @@ impl World {
             taken: BTreeSet::new(),
             decisions: 0,
             is_healing: false,
+            traced: std::env::var("ROLLOUT_TRACE").ok().and_then(|name| name.parse().ok()),
             reached: BTreeMap::new(),
         };
         for _ in 0..size.nodes {
@@ -160,10 +163,46 @@ impl World {
         if let (RolloutInput::Event(event), RolloutAnswer::Event(answer)) = (&input, &answer) {
             self.note_event(event, answer);
         }
+        self.trace(plane, &input, &answer, commit.as_ref());
         if let Some(commit) = commit {
             self.check(plane, &commit);
         }
         answer
+    }
+
+    /// Prints what concerns the host of `ROLLOUT_TRACE`.
+    fn trace(&self, plane: usize, input: &RolloutInput, answer: &RolloutAnswer, commit: Option<&StoredCommit>) {
+        let Some(traced) = &self.traced else { return };
+        let now = self.clock();
+        let id = self.nodes.iter().find(|node| node.hostname == *traced).map(|node| &node.id);
+        match input {
+            RolloutInput::Event(event) if Some(&event.node) == id => {
+                println!("{now} plane {plane}: {} {} {:?} -> {answer:?}", event.rollout, event.seq, event.body);
+            }
+            RolloutInput::Command { rollout, command, .. } => {
+                println!("{now} plane {plane}: {rollout} {command:?} -> {answer:?}");
+            }
+            RolloutInput::Event(_) => {}
+            RolloutInput::Published(new) => println!("{now} plane {plane}: {} is published", new.key),
+            other => println!("{now} plane {plane}: {other:?}"),
+        }
+        for change in commit.iter().flat_map(|stored| &stored.commit.rollouts) {
+            let (document, known) = (&change.document, &commit.unwrap().documents);
+            if known.get(&document.key).map(|before| before.state) != Some(document.state) {
+                println!("{now} plane {plane}:   {} becomes {}", document.key, document.state);
+            }
+            for member in change.members.iter().filter(|member| member.hostname == *traced) {
+                let MemberRecord { state, goal, asked, before, failure, .. } = member;
+                println!(
+                    "{now} plane {plane}:   {} is {}, {state} to {goal:?}, asked {}, before {before:?}, passed on \
+                     {}, {failure:?}",
+                    change.document.key,
+                    change.document.state,
+                    asked.is_some(),
+                    member.passed_on
+                );
+            }
+        }
     }
 
     fn note_event(&mut self, event: &RolloutEvent, answer: &EventAnswer) {
@@ -211,10 +250,21 @@ impl World {
 
     /// What really is on its way on nodes that do not lie is in flight by what is stored.
     fn disrupted_nodes_are_counted(&self) {
-        for node in self.nodes.iter().filter(|node| node.is_disrupted() && !node.lies) {
-            let mut records = self.database.rollouts.values().filter_map(|rows| rows.members.get(&node.id));
+        for node in self.nodes.iter().filter(|node| !node.lies) {
+            let Some(by) = node.disrupted_by() else { continue };
+            let rows = || self.database.rollouts.values();
+            let mut records = rows().filter_map(|rows| rows.members.get(&node.id));
             let counted = records.any(|record| record.in_flight() || record.skipped.is_some());
-            assert!(counted, "{} is on its way and counts nowhere", node.hostname);
+            // Its word was taken that it confirms, or it had nothing that could break when it was asked; it
+            // may not have heard the one, nor told the other of what it confirmed since.
+            let of = rows().find(|rows| rows.document.id == *by);
+            let is_over = of.is_some_and(|rows| {
+                let key = (rows.document.key.clone(), node.id.clone());
+                let mut events = self.accepted.get(&key).into_iter().flatten();
+                events.any(|event| matches!(event, RolloutEventBody::Converged { .. }))
+                    || rows.members.get(&node.id).is_some_and(MemberRecord::is_fresh)
+            });
+            assert!(counted || is_over, "{} is on its way and counts nowhere", node.hostname);
         }
     }
 
@@ -383,15 +433,25 @@ impl World {
                 return;
             }
             let RolloutAnswer::Event(answer) = answer else { panic!("no answer to an event") };
+            self.nodes[node].heard_at = self.database.versions(&self.nodes[node].id);
             self.nodes[node].answered(&event, &answer, self.now);
         }
         if self.nodes[node].next_event(0).is_some() {
             return;
         }
-        // Who says where a node is pointed to has read what was stored last.
-        self.planes[plane].follow(&self.database);
+        // What `Rollouts::pointer` asks of a shell, and no more: who says where a node is pointed to has read
+        // what was stored when the node was heard last. It may be behind what others decided since.
+        if self.planes[plane].is_behind(&self.nodes[node].heard_at) {
+            self.planes[plane].follow(&self.database);
+        } else if self.planes[plane].is_behind(&self.database.versions(&self.nodes[node].id)) {
+            self.reach("pointer of a plane that is behind");
+        }
         let Some(pointer) = self.planes[plane].rollouts.pointer(&self.nodes[node].id) else { return };
         let fate = self.fate(&self.nodes[node], Some(pointer.rollout.seq));
+        if self.traced.as_ref() == Some(&self.nodes[node].hostname) {
+            let (release, asked) = (pointer.release, pointer.asked_until);
+            println!("{} plane {plane}: pointed by {} to {release:?}, asked until {asked:?}", self.now, pointer.id);
+        }
         self.nodes[node].pointed(&pointer, fate, self.now, &mut self.rng);
     }
 
