@@ -398,14 +398,13 @@ fn derive(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now: T
     let stuck = record.state == NodeRolloutState::Failed && in_flight;
     let holds_edges =
         is_open && (matches!(class, MemberClass::Open | MemberClass::Moving) || stuck && !record.is_fresh());
-    let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     DerivedCounts {
         class,
         holds_edges,
         in_flight,
         is_to_return: is_to_return(record, contact),
         is_asked: record.asked.is_some(),
-        timer: record.wake_at(is_pinned),
+        timer: record.wake_at(),
         queued: None,
         points_to_target: record.points_to_target(),
     }
