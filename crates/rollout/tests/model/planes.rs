@@ -11,11 +11,16 @@ use rollout::{
 };
 use trust::RolloutTerms;
 
+/// Every so many commits go through the form in which they are stored.
+const READ_AGAIN_EVERY: u64 = 32;
+
 /// What is stored.
 #[derive(Clone, Default)]
 pub struct Database {
     pub rollouts: BTreeMap<RolloutKey, StoredRows>,
     pub budgets: BudgetVersions,
+    /// How many commits were stored.
+    commits: u64,
 }
 
 #[derive(Clone)]
@@ -58,9 +63,12 @@ impl Database {
                 terms: headers[key].clone(),
                 members: BTreeMap::new(),
             });
-            // What is stored is what can be read again.
-            let text = serde_json::to_string(&change.document).unwrap();
-            rows.document = serde_json::from_str(&text).unwrap();
+            rows.document = change.document.clone();
+            if self.commits.is_multiple_of(READ_AGAIN_EVERY) {
+                // What is stored is what can be read again.
+                let text = serde_json::to_string(&change.document).unwrap();
+                rows.document = serde_json::from_str(&text).unwrap();
+            }
             if change.drops_members {
                 rows.members.clear();
             }
@@ -71,6 +79,7 @@ impl Database {
                 rows.members.insert(member.node.clone(), member.clone());
             }
         }
+        self.commits += 1;
         for guard in &commit.budgets {
             self.budgets.insert(guard.budget.clone(), guard.next);
         }
@@ -116,6 +125,8 @@ pub struct Plane {
     pub rollouts: Rollouts,
     /// Who it heard is reached.
     pub told: BTreeMap<NodeId, Contact>,
+    /// How many commits there were when it read all.
+    read: u64,
 }
 
 impl Plane {
@@ -123,7 +134,7 @@ impl Plane {
     pub fn start(database: &Database) -> Plane {
         let mut rollouts = Rollouts::new();
         rollouts.reload(database.all(), &[], database.budgets.clone());
-        Plane { rollouts, told: BTreeMap::new() }
+        Plane { rollouts, told: BTreeMap::new(), read: database.commits }
     }
 
     /// Whether it has not read one of these versions yet.
@@ -134,6 +145,10 @@ impl Plane {
 
     /// Takes what others stored; whether there was anything.
     pub fn follow(&mut self, database: &Database) -> bool {
+        if self.read == database.commits {
+            return false;
+        }
+        self.read = database.commits;
         let held: BTreeMap<RolloutKey, u64> =
             self.rollouts.documents().map(|document| (document.key.clone(), document.version)).collect();
         let keys: BTreeSet<RolloutKey> = held.keys().chain(database.rollouts.keys()).cloned().collect();
@@ -169,6 +184,7 @@ impl Plane {
             };
             if database.guards_hold(&commit) {
                 let before = database.before(commit);
+                self.read += u64::from(self.read == database.commits);
                 database.apply(&before.commit, headers);
                 return Handled { answer: step.answer, commit: Some(before) };
             }

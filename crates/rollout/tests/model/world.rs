@@ -513,8 +513,12 @@ impl World {
         for channel in self.channels.clone() {
             self.publish(&channel);
         }
+        let mut decided = 0;
         for _ in 0..2000 {
-            self.now = self.now.plus(Duration::from_secs(100));
+            // Where nothing happens, time goes by faster.
+            let wait = if self.decisions == decided { 500 } else { 100 };
+            decided = self.decisions;
+            self.now = self.now.plus(Duration::from_secs(wait));
             self.tick();
             if self.at_rest() {
                 self.rebuilt_is_held();
