@@ -79,9 +79,14 @@ impl Rollouts {
         if let Some(known) = known.filter(|known| *known >= key.seq) {
             return Err(PublishRefusal::NotNewer { channel: key.channel, known, seq: key.seq });
         }
-        let mut seen = BTreeSet::new();
-        if let Some(twice) = nodes.iter().find(|node| !seen.insert(&node.node)) {
-            return Err(PublishRefusal::NodeTwice(twice.node.clone()));
+        let mut indexed: Vec<(NodeIndex, &JoiningNode)> =
+            nodes.iter().map(|node| (self.nodes.enter(&node.node), node)).collect();
+        indexed.sort_by_key(|(index, _)| *index);
+        let mut pairs = indexed.iter().zip(indexed.iter().skip(1));
+        if let Some(((_, twice), _)) = pairs.find(|((one, _), (other, _))| one == other) {
+            let refusal = PublishRefusal::NodeTwice(twice.node.clone());
+            indexed.iter().for_each(|(index, _)| self.nodes.forget(*index));
+            return Err(refusal);
         }
         let document = RolloutDocument {
             key: key.clone(),
@@ -100,8 +105,8 @@ impl Rollouts {
         let before = self.waiting(&key.channel);
         self.guard_succession(&key.channel);
         self.enter(StoredRollout { document, terms, members: Vec::new() });
-        for node in &nodes {
-            self.add_member(&key, node);
+        for (index, node) in indexed {
+            self.add_member(&key, index, node);
         }
         if let Some(rollout) = self.rollouts.get_mut(&key) {
             rollout.is_changed = true;
@@ -128,7 +133,9 @@ impl Rollouts {
 
     pub(crate) fn join(&mut self, channel: &Channel, node: &JoiningNode) {
         for key in self.current(channel).into_iter().chain(self.waiting(channel)) {
-            self.add_member(&key, node);
+            let index = self.nodes.enter(&node.node);
+            self.add_member(&key, index, node);
+            self.touched.insert(key);
         }
     }
 
@@ -154,8 +161,7 @@ impl Rollouts {
         self.nodes.forget(index);
     }
 
-    fn add_member(&mut self, key: &RolloutKey, node: &JoiningNode) {
-        let index = self.nodes.enter(&node.node);
+    fn add_member(&mut self, key: &RolloutKey, index: NodeIndex, node: &JoiningNode) {
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
         if rollout.members.contains_key(&index) {
             return;
@@ -163,12 +169,11 @@ impl Rollouts {
         let record = rollout.member_of(node, self.now);
         rollout.add(index, record);
         rollout.changed.insert(index);
-        let (is_populated, budgets) = (
-            rollout.is_populated,
-            rollout.record(index).map(|record| rollout.budgets_of(record)).unwrap_or_default(),
-        );
-        for budget in budgets.into_iter().filter(|_| is_populated) {
-            self.book.populate(budget, PopulationChange::More(1));
+        if rollout.is_populated {
+            let budgets = rollout.record(index).map(|record| rollout.budgets_of(record));
+            for budget in budgets.into_iter().flatten() {
+                self.book.populate(budget, PopulationChange::More(1));
+            }
         }
         if let Some(known) = self.nodes.get_mut(index)
             && !known.rollouts.contains(key)
@@ -176,7 +181,6 @@ impl Rollouts {
             known.rollouts.push(key.clone());
             known.rollouts.sort();
         }
-        self.touched.insert(key.clone());
         self.refresh(key, index);
     }
 

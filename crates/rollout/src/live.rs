@@ -226,20 +226,20 @@ impl LiveRollout {
         let contact = nodes.get(node).and_then(|known| known.contact);
         let mut after = derive(&member.record, contact, self.is_open(member.record.placement.wave), now);
         let record = &member.record;
-        let (placement, budgets) = (record.placement, self.budgets_of(record));
+        let placement = record.placement;
         let was_in_flight = before.is_some_and(|before| before.in_flight);
         if was_in_flight != after.in_flight {
-            for budget in &budgets {
+            for budget in self.budgets_of(record) {
                 let change = match after.in_flight {
-                    true => book.hold(*budget, node),
-                    false => book.release(*budget, node),
+                    true => book.hold(budget, node),
+                    false => book.release(budget, node),
                 };
                 let Some(known) = nodes.get_mut(node) else { continue };
                 match change {
-                    HoldChange::Taken => known.holds.push(*budget),
+                    HoldChange::Taken => known.holds.push(budget),
                     HoldChange::Freed => {
-                        known.holds.retain(|held| held != budget);
-                        refreshed.freed.push(*budget);
+                        known.holds.retain(|held| *held != budget);
+                        refreshed.freed.push(budget);
                     }
                     HoldChange::Unchanged => {}
                 }
@@ -250,7 +250,10 @@ impl LiveRollout {
             let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
             let lacks: Vec<BudgetIndex> = match member.record.is_fresh() {
                 true => Vec::new(),
-                false => budgets.into_iter().filter(|budget| !held.contains(budget)).collect(),
+                false => {
+                    let budgets = self.budgets_of(&member.record).into_iter();
+                    budgets.filter(|budget| !held.contains(budget)).collect()
+                }
             };
             let waits_for = match member.record.goal {
                 MemberGoal::Target if !member.record.is_fresh() => placement.after,
