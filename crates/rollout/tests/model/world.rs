@@ -164,6 +164,10 @@ impl World {
             self.note_event(event, answer);
         }
         self.trace(plane, &input, &answer, commit.as_ref());
+        // Whoever may be asked is asked in the step that makes it possible: a slot that becomes free, a gate
+        // that passes and a rollout that begins wait for no later input.
+        let due = self.planes[plane].rollouts.next_deadline().filter(|at| *at <= now);
+        assert!(due.is_none(), "after {input:?} something is left to be done");
         if let Some(commit) = commit {
             self.check(plane, &commit);
         }
