@@ -279,6 +279,7 @@ impl Rollouts {
     fn ask(&mut self, key: &RolloutKey, node: NodeIndex) {
         self.starts += 1;
         let now = self.now;
+        self.guard_other_holds(key, node);
         let mut note = None;
         self.update(key, node, |record| {
             record.ask(now);
@@ -287,6 +288,19 @@ impl Rollouts {
         });
         if let Some(note) = note {
             self.note(key, note);
+        }
+    }
+
+    /// A node that is on its way in another rollout may be asked because it holds its slots already. That is a
+    /// ground of the decision, so it holds only with the version of that rollout.
+    fn guard_other_holds(&mut self, key: &RolloutKey, node: NodeIndex) {
+        let rollouts = self.nodes.get(node).map(|known| known.rollouts.as_slice()).unwrap_or_default();
+        for other in rollouts.iter().filter(|other| *other != key) {
+            if let Some(rollout) = self.rollouts.get_mut(other)
+                && rollout.record(node).is_some_and(|record| record.in_flight())
+            {
+                rollout.is_changed = true;
+            }
         }
     }
 

@@ -406,7 +406,11 @@ impl Rollouts {
         }
         rollout.is_populated = is_current;
         for (budget, population) in rollout.budgets.iter().zip(&rollout.populations) {
-            let by = if is_current { PopulationChange::More(*population) } else { PopulationChange::Less(*population) };
+            let by = if is_current {
+                PopulationChange::More(*population)
+            } else {
+                PopulationChange::Less(*population)
+            };
             self.book.populate(*budget, by);
             let others = self.book.get(*budget).into_iter().flat_map(|budget| budget.rollouts());
             self.touched.extend(others.cloned());

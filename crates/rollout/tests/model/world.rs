@@ -8,14 +8,15 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    EventAnswer, JoiningNode, MemberRecord, NewRollout, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEvent,
-    RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState, WaitCause,
+    EventAnswer, JoiningNode, MemberRecord, NewRollout, NodeRolloutState, RolloutAnswer, RolloutCommand,
+    RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState, WaitCause,
 };
 use trust::RolloutTerms;
 
 use super::checks::{self, Accepted, Surroundings};
 use super::node::{Fate, SimNode};
 use super::planes::{Database, Handled, Plane, StoredCommit};
+use super::story::{Story, name_of, state_name};
 use super::{Rng, terms};
 
 /// How large a world is.
@@ -163,7 +164,11 @@ impl World {
         if let (RolloutInput::Event(event), RolloutAnswer::Event(answer)) = (&input, &answer) {
             self.note_event(event, answer);
         }
-        self.trace(plane, &input, &answer, commit.as_ref());
+        if let Some(host) = &self.traced {
+            let node = self.nodes.iter().find(|node| node.hostname == *host).map(|node| &node.id);
+            let story = Story { host, node, plane, now };
+            story.tell(&input, &answer, commit.as_ref());
+        }
         // Whoever may be asked is asked in the step that makes it possible: a slot that becomes free, a gate
         // that passes and a rollout that begins wait for no later input.
         let due = self.planes[plane].rollouts.next_deadline().filter(|at| *at <= now);
@@ -172,41 +177,6 @@ impl World {
             self.check(plane, &commit);
         }
         answer
-    }
-
-    /// Prints what concerns the host of `ROLLOUT_TRACE`.
-    fn trace(&self, plane: usize, input: &RolloutInput, answer: &RolloutAnswer, commit: Option<&StoredCommit>) {
-        let Some(traced) = &self.traced else { return };
-        let now = self.clock();
-        let id = self.nodes.iter().find(|node| node.hostname == *traced).map(|node| &node.id);
-        match input {
-            RolloutInput::Event(event) if Some(&event.node) == id => {
-                println!("{now} plane {plane}: {} {} {:?} -> {answer:?}", event.rollout, event.seq, event.body);
-            }
-            RolloutInput::Command { rollout, command, .. } => {
-                println!("{now} plane {plane}: {rollout} {command:?} -> {answer:?}");
-            }
-            RolloutInput::Event(_) => {}
-            RolloutInput::Published(new) => println!("{now} plane {plane}: {} is published", new.key),
-            other => println!("{now} plane {plane}: {other:?}"),
-        }
-        for change in commit.iter().flat_map(|stored| &stored.commit.rollouts) {
-            let (document, known) = (&change.document, &commit.unwrap().documents);
-            if known.get(&document.key).map(|before| before.state) != Some(document.state) {
-                println!("{now} plane {plane}:   {} becomes {}", document.key, document.state);
-            }
-            for member in change.members.iter().filter(|member| member.hostname == *traced) {
-                let MemberRecord { state, goal, asked, before, failure, .. } = member;
-                println!(
-                    "{now} plane {plane}:   {} is {}, {state} to {goal:?}, asked {}, before {before:?}, passed on \
-                     {}, {failure:?}",
-                    change.document.key,
-                    change.document.state,
-                    asked.is_some(),
-                    member.passed_on
-                );
-            }
-        }
     }
 
     fn note_event(&mut self, event: &RolloutEvent, answer: &EventAnswer) {
@@ -454,7 +424,10 @@ impl World {
         let fate = self.fate(&self.nodes[node], Some(pointer.rollout.seq));
         if self.traced.as_ref() == Some(&self.nodes[node].hostname) {
             let (release, asked) = (pointer.release, pointer.asked_until);
-            println!("{} plane {plane}: pointed by {} to {release:?}, asked until {asked:?}", self.now, pointer.id);
+            println!(
+                "{} plane {plane}: pointed by {} to {release:?}, asked until {asked:?}",
+                self.now, pointer.id
+            );
         }
         self.nodes[node].pointed(&pointer, fate, self.now, &mut self.rng);
     }
@@ -591,35 +564,5 @@ fn contact_of(node: &SimNode, now: Timestamp) -> Contact {
         true => Contact::Online,
         false if node.hostname.as_str().ends_with(['1', '2']) => Contact::Unreachable,
         false => Contact::Offline,
-    }
-}
-
-fn state_name(state: RolloutState) -> &'static str {
-    match state {
-        RolloutState::Opening => "Opening",
-        RolloutState::Active => "Active",
-        RolloutState::Converging => "Converging",
-        RolloutState::Terminal => "Terminal",
-        RolloutState::Reverted => "Reverted",
-        RolloutState::Failed => "Failed",
-        RolloutState::Superseded => "Superseded",
-        RolloutState::Pruned => "Pruned",
-    }
-}
-
-fn name_of(body: &RolloutEventBody) -> &'static str {
-    match body {
-        RolloutEventBody::DispatchAck => "DispatchAck",
-        RolloutEventBody::DispatchReject { .. } => "DispatchReject",
-        RolloutEventBody::ActivationStarted => "ActivationStarted",
-        RolloutEventBody::ActivationComplete { .. } => "ActivationComplete",
-        RolloutEventBody::ActivationFailed { .. } => "ActivationFailed",
-        RolloutEventBody::ActivationDeferred { .. } => "ActivationDeferred",
-        RolloutEventBody::ProbeTopologyDeclared { .. } => "ProbeTopologyDeclared",
-        RolloutEventBody::ProbeResult { .. } => "ProbeResult",
-        RolloutEventBody::ProbeFailureFirst { .. } => "ProbeFailureFirst",
-        RolloutEventBody::Failed { .. } => "node Failed",
-        RolloutEventBody::RollbackComplete { .. } => "RollbackComplete",
-        RolloutEventBody::Converged { .. } => "Converged",
     }
 }
