@@ -40,8 +40,6 @@
 //! confirming  the host boots once too often   returning
 //! confirming  the watchdog comes, too late    returning
 //! deferred    another release comes           returning
-//! deferred    the same, and the disk is full  returning
-//! deferred    the same, and no watchdog       returning
 //! deferred    the content before comes        returning
 //! deferred    its rollout is halted           returning (returns)
 //! deferred    the host boots                  confirming
@@ -59,7 +57,7 @@
 //! - Nothing is switched before its way back is durable and the watchdog is armed; until it is confirmed or the host has
 //!   returned, it stays armed.
 //! - A return goes to the *recorded* confirmed generation, by identity. It waits for no network and no agent, and for room on
-//!   the disk only where it leaves a generation that is confirmed.
+//!   the disk only where the host is on a confirmed generation until it leaves.
 //! - A generation is confirmed only in the boot that it is tried in, with every enforcing probe asked after the switch
 //!   and passed, within its window.
 //! - Time is that since the boot, with the boot's id. The wall clock is nowhere in it.

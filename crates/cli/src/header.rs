@@ -58,7 +58,7 @@ mod tests {
                 TrustVersionView { document, digest: Digest::ZERO, origin: *origin, link: None }
             };
             let versions = origins.iter().enumerate().map(version).collect();
-            TrustView { versions, holding: Vec::new(), unheard: 0 }
+            TrustView { versions, holding: Vec::new(), unheard: 0, certificates: None }
         };
         let line = |origins: &[VersionOrigin]| -> Vec<u64> {
             let chain = chain(origins);

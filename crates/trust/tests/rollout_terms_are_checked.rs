@@ -54,7 +54,7 @@ fn said(terms: &RolloutTerms) -> Vec<String> {
 
 #[test]
 fn each_mistake_is_named() {
-    let at = |hours| Some(NOW.plus(Duration::from_secs(hours * 3600)));
+    let at = |hours: u64| Some(NOW.plus(Duration::from_secs(hours * 3600)));
     let mut falls = waves(vec![wave("a", WaveMembers::Percent(10)), wave("b", WaveMembers::Percent(50))]);
     (falls.waves[0].not_before, falls.waves[1].not_before) = (at(2), at(1));
     let mut far = waves(vec![wave("a", WaveMembers::Percent(10))]);

@@ -88,7 +88,7 @@ impl Activation {
         self.step(before, Unpersisted::GoOn, Unarmed::GoOn, then)
     }
 
-    /// The host leaves a generation that is confirmed once that is durable and guarded: the watchdog would not go on with it
+    /// The host leaves a generation that is confirmed, or gives up one that waits for a reboot, once that is durable and guarded: the watchdog would not go on with it
     /// otherwise.
     pub(super) fn durable_or_later(
         &mut self,

@@ -27,7 +27,12 @@ impl Activation {
         self.record.under_way =
             ActivationStage::Returning(GenerationReturn { from, cause: cause.clone(), boot, deadline });
         (self.results, self.retry, self.return_failure) = (None, None, None);
-        let is_on_probation = matches!(before.under_way, ActivationStage::Probation(_));
+        let waits_for_disk = match &before.under_way {
+            ActivationStage::Probation(_) => true,
+            // The host runs what is confirmed still.
+            ActivationStage::Deferred(trial) => trial.boot == self.boot,
+            _ => false,
+        };
         let then = vec![
             ActivationEffect::ArmWatchdog(WatchdogAlarm::after(deadline)),
             ActivationEffect::StopProbes,
@@ -38,7 +43,7 @@ impl Activation {
             }),
             ActivationEffect::Return { from: from.id, to },
         ];
-        match is_on_probation {
+        match waits_for_disk {
             true => self.durable_or_later(before, cause, then),
             false => self.durable_if_possible(before, then),
         }

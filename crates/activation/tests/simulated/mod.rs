@@ -203,6 +203,8 @@ impl SimulatedHost {
         }
         match self.record().watchdog(&self.moment()) {
             WatchdogDecision::Return(_) | WatchdogDecision::CountBoot => {
+                // The timer has elapsed.
+                self.armed = None;
                 self.end_process(true);
                 self.begin(ActivationProcess::Watchdog);
             }

@@ -78,8 +78,8 @@ impl KeyRotator {
     }
 
     fn put_in_place(&self, document: &TrustDocument) -> Result<(), FleetKeyError> {
-        let keys = SlotName::ALL.into_iter().filter_map(|slot| LabKey::of(&self.dir, slot));
-        keys.map(|key| key.put_in_place(document)).collect()
+        let mut keys = SlotName::ALL.into_iter().filter_map(|slot| LabKey::of(&self.dir, slot));
+        keys.try_for_each(|key| key.put_in_place(document))
     }
 
     /// The root key that may sign what follows a version.

@@ -31,10 +31,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use catalog::duration;
 use lang::Selector;
 use model::id::is_name;
+use model::share::Share;
 use model::work::{MAX_TIMEOUT_SECS, Work};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::spec::{Share, SpecError, TaskSpec, check_work};
+use super::spec::{SpecError, TaskSpec, check_work};
 use super::{BEGIN_SECS, MAX_STEPS, MAX_WAIT_SECS};
 
 /// The longest name of a step, in bytes.
