@@ -419,7 +419,8 @@ fn is_to_return(record: &MemberRecord, contact: Option<Contact>) -> bool {
         && !record.passed_on
         && contact != Some(Contact::Offline);
     let is_back = matches!(record.state, NodeRolloutState::Reverted | NodeRolloutState::Pending);
-    counts && !is_back && !(record.state == NodeRolloutState::Failed && !record.has_begun())
+    let was_changed = record.state != NodeRolloutState::Failed || record.has_begun();
+    counts && !is_back && was_changed
 }
 
 fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> MemberClass {
