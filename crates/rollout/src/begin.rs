@@ -123,6 +123,9 @@ impl Rollouts {
     /// (a release published besides, a node that joins or leaves).
     fn guard_succession(&mut self, channel: &Channel) {
         let newest = self.channels.get(channel).and_then(|seqs| seqs.last().copied());
+        if newest.is_none() {
+            self.book.first_of(channel);
+        }
         let newest = newest.map(|seq| RolloutKey { channel: channel.clone(), seq });
         for key in newest.into_iter().chain(self.current(channel)) {
             if let Some(rollout) = self.rollouts.get_mut(&key) {
