@@ -1,5 +1,7 @@
 //! How rollouts go on: what is due, gates, halts, waves, and who is asked next.
 
+use std::collections::BTreeSet;
+
 use model::Timestamp;
 use model::status::Contact;
 
@@ -76,11 +78,19 @@ impl Rollouts {
         }
     }
 
-    /// Looks at what was touched until nothing changes any more.
+    /// Looks at what was touched until nothing changes any more. Nodes are asked only when all else is
+    /// decided, so by the limits of budgets that are stored with it.
     pub(crate) fn settle(&mut self) {
+        let mut ready: BTreeSet<RolloutKey> = BTreeSet::new();
         for _ in 0..MAX_LOOKS {
-            let Some(key) = self.touched.pop_first() else { return };
-            self.advance(&key);
+            if let Some(key) = self.touched.pop_first() {
+                self.advance(&key);
+                ready.insert(key);
+            } else if let Some(key) = ready.pop_first() {
+                self.start(&key);
+            } else {
+                return;
+            }
         }
     }
 
@@ -96,21 +106,16 @@ impl Rollouts {
             RolloutState::Active | RolloutState::Converging | RolloutState::Terminal => {
                 if !self.halt_if_broken(key) {
                     self.open_waves(key);
-                    self.start(key);
                 }
             }
-            RolloutState::Failed => {
-                self.start(key);
-                self.end_return(key);
-            }
-            RolloutState::Reverted => self.start(key),
+            RolloutState::Failed => self.end_return(key),
             RolloutState::Superseded => {
                 let over = |rollout: &LiveRollout| rollout.document.since.plus(RETENTION) <= self.now;
                 if self.rollouts.get(key).is_some_and(over) {
                     self.prune(key);
                 }
             }
-            RolloutState::Pruned => {}
+            RolloutState::Reverted | RolloutState::Pruned => {}
         }
     }
 
@@ -143,7 +148,7 @@ impl Rollouts {
             self.turn_back(key);
         }
         self.touched.insert(key.clone());
-        self.touch_followers(&key.channel.clone());
+        self.touch_waiting();
     }
 
     fn turn_back(&mut self, key: &RolloutKey) {
@@ -174,7 +179,7 @@ impl Rollouts {
         if goes_back && rollout.to_return == 0 {
             rollout.enter(RolloutState::Reverted, now);
             self.note(key, RolloutNote::Entered(RolloutState::Reverted));
-            self.touch_followers(&key.channel.clone());
+            self.touch_waiting();
         }
     }
 
@@ -239,7 +244,7 @@ impl Rollouts {
             rollout.enter(RolloutState::Terminal, now);
             self.note(key, RolloutNote::Entered(RolloutState::Terminal));
         }
-        self.touch_followers(&key.channel.clone());
+        self.touch_waiting();
     }
 
     /// Asks as many members as budgets and edges allow.
@@ -274,6 +279,7 @@ impl Rollouts {
     fn ask(&mut self, key: &RolloutKey, node: NodeIndex) {
         self.starts += 1;
         let now = self.now;
+        self.guard_other_holds(key, node);
         let mut note = None;
         self.update(key, node, |record| {
             record.ask(now);
@@ -285,10 +291,29 @@ impl Rollouts {
         }
     }
 
+    /// A node that is on its way in another rollout may be asked because it holds its slots already. That is a
+    /// ground of the decision, so it holds only with the version of that rollout.
+    fn guard_other_holds(&mut self, key: &RolloutKey, node: NodeIndex) {
+        let rollouts = self.nodes.get(node).map(|known| known.rollouts.as_slice()).unwrap_or_default();
+        for other in rollouts.iter().filter(|other| *other != key) {
+            if let Some(rollout) = self.rollouts.get_mut(other)
+                && rollout.record(node).is_some_and(|record| record.in_flight())
+            {
+                rollout.is_changed = true;
+            }
+        }
+    }
+
     /// When time alone makes a rollout go on.
     pub(crate) fn waits_until(&self, rollout: &LiveRollout) -> Option<Timestamp> {
-        if rollout.state() == RolloutState::Superseded {
-            return Some(rollout.document.since.plus(RETENTION)).filter(|_| rollout.in_flight == 0);
+        match rollout.state() {
+            RolloutState::Superseded => {
+                return Some(rollout.document.since.plus(RETENTION)).filter(|_| rollout.in_flight == 0);
+            }
+            RolloutState::Opening => {
+                return Some(self.now).filter(|_| self.waits_to_begin(rollout.key()).is_none());
+            }
+            _ => {}
         }
         let is_running = rollout.state().starts_nodes() && rollout.document.paused.is_none();
         let opens = match self.wave_wait(rollout) {

@@ -79,9 +79,14 @@ impl Rollouts {
         if let Some(known) = known.filter(|known| *known >= key.seq) {
             return Err(PublishRefusal::NotNewer { channel: key.channel, known, seq: key.seq });
         }
-        let mut seen = BTreeSet::new();
-        if let Some(twice) = nodes.iter().find(|node| !seen.insert(&node.node)) {
-            return Err(PublishRefusal::NodeTwice(twice.node.clone()));
+        let mut indexed: Vec<(NodeIndex, &JoiningNode)> =
+            nodes.iter().map(|node| (self.nodes.enter(&node.node), node)).collect();
+        indexed.sort_by_key(|(index, _)| *index);
+        let mut pairs = indexed.iter().zip(indexed.iter().skip(1));
+        if let Some(((_, twice), _)) = pairs.find(|((one, _), (other, _))| one == other) {
+            let refusal = PublishRefusal::NodeTwice(twice.node.clone());
+            indexed.iter().for_each(|(index, _)| self.nodes.forget(*index));
+            return Err(refusal);
         }
         let document = RolloutDocument {
             key: key.clone(),
@@ -98,9 +103,10 @@ impl Rollouts {
             latest: self.now,
         };
         let before = self.waiting(&key.channel);
+        self.guard_succession(&key.channel);
         self.enter(StoredRollout { document, terms, members: Vec::new() });
-        for node in &nodes {
-            self.add_member(&key, node);
+        for (index, node) in indexed {
+            self.add_member(&key, index, node);
         }
         if let Some(rollout) = self.rollouts.get_mut(&key) {
             rollout.is_changed = true;
@@ -112,9 +118,27 @@ impl Rollouts {
         Ok(())
     }
 
+    /// What comes to a channel changes the version of its newest rollout and of its current one, whatever
+    /// becomes of them: who does not know the newcomer yet loses what he decides over the channel meanwhile
+    /// (a release published besides, a node that joins or leaves).
+    fn guard_succession(&mut self, channel: &Channel) {
+        let newest = self.channels.get(channel).and_then(|seqs| seqs.last().copied());
+        if newest.is_none() {
+            self.book.first_of(channel);
+        }
+        let newest = newest.map(|seq| RolloutKey { channel: channel.clone(), seq });
+        for key in newest.into_iter().chain(self.current(channel)) {
+            if let Some(rollout) = self.rollouts.get_mut(&key) {
+                rollout.is_changed = true;
+            }
+        }
+    }
+
     pub(crate) fn join(&mut self, channel: &Channel, node: &JoiningNode) {
         for key in self.current(channel).into_iter().chain(self.waiting(channel)) {
-            self.add_member(&key, node);
+            let index = self.nodes.enter(&node.node);
+            self.add_member(&key, index, node);
+            self.touched.insert(key);
         }
     }
 
@@ -130,9 +154,9 @@ impl Rollouts {
             for budget in budgets.into_iter().filter(|_| is_populated) {
                 self.book.populate(budget, PopulationChange::Less(1));
             }
-            for budget in freed {
-                let others = self.book.get(budget).into_iter().flat_map(|budget| budget.rollouts());
-                self.touched.extend(others.cloned());
+            self.freed(&freed);
+            if !freed.is_empty() {
+                self.requeue(index);
             }
             self.touched.insert(key.clone());
         }
@@ -140,8 +164,7 @@ impl Rollouts {
         self.nodes.forget(index);
     }
 
-    fn add_member(&mut self, key: &RolloutKey, node: &JoiningNode) {
-        let index = self.nodes.enter(&node.node);
+    fn add_member(&mut self, key: &RolloutKey, index: NodeIndex, node: &JoiningNode) {
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
         if rollout.members.contains_key(&index) {
             return;
@@ -149,12 +172,11 @@ impl Rollouts {
         let record = rollout.member_of(node, self.now);
         rollout.add(index, record);
         rollout.changed.insert(index);
-        let (is_populated, budgets) = (
-            rollout.is_populated,
-            rollout.record(index).map(|record| rollout.budgets_of(record)).unwrap_or_default(),
-        );
-        for budget in budgets.into_iter().filter(|_| is_populated) {
-            self.book.populate(budget, PopulationChange::More(1));
+        if rollout.is_populated {
+            let budgets = rollout.record(index).map(|record| rollout.budgets_of(record));
+            for budget in budgets.into_iter().flatten() {
+                self.book.populate(budget, PopulationChange::More(1));
+            }
         }
         if let Some(known) = self.nodes.get_mut(index)
             && !known.rollouts.contains(key)
@@ -162,7 +184,6 @@ impl Rollouts {
             known.rollouts.push(key.clone());
             known.rollouts.sort();
         }
-        self.touched.insert(key.clone());
         self.refresh(key, index);
     }
 
@@ -245,7 +266,7 @@ impl Rollouts {
         }
         self.populate(key);
         self.note(key, RolloutNote::Began);
-        self.touch_followers(&key.channel);
+        self.touch_waiting();
     }
 
     /// A newer rollout takes the place of one that does not run.
@@ -263,6 +284,7 @@ impl Rollouts {
         }
         self.prune_over(&key.channel);
         self.touched.insert(key.clone());
+        self.touch_waiting();
     }
 
     fn drop_members(&mut self, key: &RolloutKey) {
@@ -270,6 +292,7 @@ impl Rollouts {
         rollout.drops_members = true;
         rollout.is_changed = true;
         let members: Vec<NodeIndex> = rollout.members.keys().copied().collect();
+        // Neither one that never began nor one that is pruned has members in flight, so no slot becomes free.
         for node in members {
             rollout.remove(node, &mut self.nodes, &mut self.book);
         }
@@ -300,13 +323,11 @@ impl Rollouts {
         self.drop_members(key);
     }
 
-    /// The channels that go after this one are looked at again.
-    pub(crate) fn touch_followers(&mut self, channel: &Channel) {
+    /// All that waits to begin is looked at again: what a channel waits for may stand, over circles of
+    /// channels, in any other one.
+    pub(crate) fn touch_waiting(&mut self) {
         let waiting = self.rollouts.values().filter(|rollout| rollout.state() == RolloutState::Opening);
-        let follow = waiting.filter(|rollout| {
-            rollout.key().channel == *channel || rollout.rules.terms().after.contains(channel)
-        });
-        let keys: Vec<RolloutKey> = follow.map(|rollout| rollout.key().clone()).collect();
+        let keys: Vec<RolloutKey> = waiting.map(|rollout| rollout.key().clone()).collect();
         self.touched.extend(keys);
     }
 

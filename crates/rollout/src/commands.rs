@@ -82,6 +82,9 @@ impl Rollouts {
         }
         rollout.document.halt = None;
         rollout.enter(RolloutState::Active, now);
+        if rollout.document.opened.len() == rollout.rules.waves() {
+            rollout.enter(RolloutState::Converging, now);
+        }
         let failed: Vec<NodeIndex> = rollout.failed.iter().flatten().copied().collect();
         for node in failed {
             self.update(key, node, |record| record.forgiven = true);

@@ -14,7 +14,8 @@
 //! Pure: time, contact and events are arguments, effects are values. [`state`] has the tables of what follows
 //! what. What a step decides is a compare-and-set: each changed rollout names the version that the decision
 //! was made by, and each budget of which a slot was taken as well, so of two control planes that decide at
-//! once one loses and decides again over what is stored.
+//! once one loses and decides again over what is stored. A publication changes the versions of its channel's
+//! newest rollouts too, so that nobody decides over a channel whose newest release it does not know.
 //!
 //! Invariants (tests/rollouts_keep_their_promises.rs drives them through random worlds):
 //!

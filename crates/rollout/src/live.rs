@@ -226,20 +226,20 @@ impl LiveRollout {
         let contact = nodes.get(node).and_then(|known| known.contact);
         let mut after = derive(&member.record, contact, self.is_open(member.record.placement.wave), now);
         let record = &member.record;
-        let (placement, budgets) = (record.placement, self.budgets_of(record));
+        let placement = record.placement;
         let was_in_flight = before.is_some_and(|before| before.in_flight);
         if was_in_flight != after.in_flight {
-            for budget in &budgets {
+            for budget in self.budgets_of(record) {
                 let change = match after.in_flight {
-                    true => book.hold(*budget, node),
-                    false => book.release(*budget, node),
+                    true => book.hold(budget, node),
+                    false => book.release(budget, node),
                 };
                 let Some(known) = nodes.get_mut(node) else { continue };
                 match change {
-                    HoldChange::Taken => known.holds.push(*budget),
+                    HoldChange::Taken => known.holds.push(budget),
                     HoldChange::Freed => {
-                        known.holds.retain(|held| held != budget);
-                        refreshed.freed.push(*budget);
+                        known.holds.retain(|held| *held != budget);
+                        refreshed.freed.push(budget);
                     }
                     HoldChange::Unchanged => {}
                 }
@@ -250,7 +250,10 @@ impl LiveRollout {
             let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
             let lacks: Vec<BudgetIndex> = match member.record.is_fresh() {
                 true => Vec::new(),
-                false => budgets.into_iter().filter(|budget| !held.contains(budget)).collect(),
+                false => {
+                    let budgets = self.budgets_of(&member.record).into_iter();
+                    budgets.filter(|budget| !held.contains(budget)).collect()
+                }
             };
             let waits_for = match member.record.goal {
                 MemberGoal::Target if !member.record.is_fresh() => placement.after,
@@ -398,14 +401,13 @@ fn derive(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now: T
     let stuck = record.state == NodeRolloutState::Failed && in_flight;
     let holds_edges =
         is_open && (matches!(class, MemberClass::Open | MemberClass::Moving) || stuck && !record.is_fresh());
-    let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     DerivedCounts {
         class,
         holds_edges,
         in_flight,
         is_to_return: is_to_return(record, contact),
         is_asked: record.asked.is_some(),
-        timer: record.wake_at(is_pinned),
+        timer: record.wake_at(),
         queued: None,
         points_to_target: record.points_to_target(),
     }
@@ -417,7 +419,8 @@ fn is_to_return(record: &MemberRecord, contact: Option<Contact>) -> bool {
         && !record.passed_on
         && contact != Some(Contact::Offline);
     let is_back = matches!(record.state, NodeRolloutState::Reverted | NodeRolloutState::Pending);
-    counts && !is_back && !(record.state == NodeRolloutState::Failed && !record.has_begun())
+    let was_changed = record.state != NodeRolloutState::Failed || record.has_begun();
+    counts && !is_back && was_changed
 }
 
 fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> MemberClass {

@@ -214,11 +214,11 @@ impl MemberRecord {
         }
     }
 
-    /// When it is to be looked at again.
-    pub(crate) fn wake_at(&self, now_pinned: bool) -> Option<Timestamp> {
-        let pinned = self.placement.pinned.filter(|_| now_pinned);
+    /// When it is to be looked at again. A pin that is over is taken off then, so that a clock that is set back
+    /// does not bring it again.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         let asked = self.asked.map(|asked| asked.until);
-        [asked, self.deadline, self.retry_at, pinned].into_iter().flatten().min()
+        [asked, self.deadline, self.retry_at, self.placement.pinned].into_iter().flatten().min()
     }
 
     /// The clock here was set back, or nothing was heard here of anybody.

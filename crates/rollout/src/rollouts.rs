@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::status::Contact;
 use model::{Channel, NodeId, Timestamp};
 
-use crate::budget::{BudgetBook, PopulationChange};
+use crate::budget::{BudgetBook, BudgetIndex, PopulationChange};
 use crate::event::{EventAnswer, EventOrder, RolloutEvent, RolloutEventBody};
 use crate::id::{RolloutId, RolloutKey};
 use crate::live::LiveRollout;
@@ -75,7 +75,10 @@ impl Rollouts {
         changed.map(|(node, _)| RolloutEffect::Wake(node)).collect()
     }
 
-    /// Takes an input in. Nothing of the step counts before its commit is durable.
+    /// Takes an input in. Nothing of the step counts before its commit is durable. The answer of a step without
+    /// a commit follows from what is held: it counts only where that is what is stored; otherwise what is
+    /// stored is [loaded](Rollouts::reload) and the input is handed in again. Contact and time ask for no
+    /// such care, as they come again.
     pub fn handle(&mut self, input: RolloutInput, now: Timestamp) -> RolloutStep {
         self.keep_time(now);
         self.starts = 0;
@@ -286,7 +289,15 @@ impl Rollouts {
         }
         let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
         for later in rollouts.iter().filter(|later| later.channel == key.channel && later.seq > key.seq) {
-            self.update(later, node, |record| record.before = Some(key.seq));
+            // One that was asked there when it had nothing counts nowhere until it is through: it would take
+            // slots that nobody gave it.
+            let counts_late = |record: &MemberRecord| {
+                let waits = record.state == NodeRolloutState::Pending && record.asked.is_none();
+                record.is_fresh() && !waits
+            };
+            if !self.rollouts.get(later).and_then(|rollout| rollout.record(node)).is_some_and(counts_late) {
+                self.update(later, node, |record| record.before = Some(key.seq));
+            }
         }
     }
 
@@ -312,19 +323,26 @@ impl Rollouts {
         if refreshed.wakes {
             self.wakes.insert(node);
         }
-        for budget in refreshed.freed {
-            let rollouts = self.book.get(budget).into_iter().flat_map(|budget| budget.rollouts());
+        self.freed(&refreshed.freed);
+        if refreshed.holds_changed {
+            self.requeue(node);
+        }
+    }
+
+    /// Slots became free: who waits for them is looked at again.
+    pub(crate) fn freed(&mut self, budgets: &[BudgetIndex]) {
+        for budget in budgets {
+            let rollouts = self.book.get(*budget).into_iter().flat_map(|budget| budget.rollouts());
             self.touched.extend(rollouts.cloned());
         }
-        if refreshed.holds_changed {
-            let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
-            for other in rollouts.iter().filter(|other| *other != key) {
-                if let Some(rollout) = self.rollouts.get_mut(other) {
-                    rollout.refresh(node, &mut self.nodes, &mut self.book, self.now);
-                }
-            }
-            // Which slots a member lacks counts in its own queue as well.
-            if let Some(rollout) = self.rollouts.get_mut(key) {
+    }
+
+    /// A node holds other slots than before: in which queue it stands follows from the slots that it lacks,
+    /// in each of its rollouts.
+    pub(crate) fn requeue(&mut self, node: NodeIndex) {
+        let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
+        for key in rollouts {
+            if let Some(rollout) = self.rollouts.get_mut(&key) {
                 rollout.refresh(node, &mut self.nodes, &mut self.book, self.now);
             }
         }
@@ -365,7 +383,10 @@ impl Rollouts {
         }
         let members: Vec<NodeIndex> = rollout.members.keys().copied().collect();
         for node in members {
-            rollout.remove(node, &mut self.nodes, &mut self.book);
+            let freed = rollout.remove(node, &mut self.nodes, &mut self.book);
+            if !freed.is_empty() {
+                self.requeue(node);
+            }
         }
         for budget in &rollout.budgets {
             self.book.leave(*budget, key);

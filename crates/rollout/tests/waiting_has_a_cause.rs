@@ -247,6 +247,20 @@ fn two_rollouts_share_a_budget() {
 }
 
 #[test]
+fn a_slot_that_a_halt_frees_is_taken_in_the_same_step() {
+    let shared = || RolloutTerms { budgets: vec![budget("*", None, Some(2))], ..all_at_once() };
+    let mut world = Driven::new(shared(), &[("a", WEB), ("b", WEB)]);
+    let late: Channel = "late".parse().unwrap();
+    assert_eq!(world.publish(release(&late, 41, shared(), vec![joining("c", WEB, Some(40))])), Ok(()));
+    world.contact("c", Contact::Online);
+    assert!(world.why("c").ends_with("of `*` 2 nodes are in flight, and at most 2 may be"));
+    world.activate("a");
+    world.fail("a");
+    assert!(!world.is_asked("b"), "what was asked and did not begin is called off");
+    assert!(world.why("c").contains("was asked"), "{}", world.why("c"));
+}
+
+#[test]
 fn who_joins_is_in_its_wave_and_who_has_nothing_is_taken_along() {
     let mut world = Driven::new(canary_first(), &[("db", DB)]);
     let channel = world.key.channel.clone();

@@ -34,9 +34,12 @@ pub fn commit(stored: &StoredCommit, around: &Surroundings<'_>) {
         let started: Vec<&MemberRecord> = change.members.iter().filter(started).collect();
         nothing_starts_in_a_halt(change, &started);
         if around.wide {
-            let new = started.iter().filter(|member| before(member).is_none_or(|before| !before.in_flight()));
-            for member in new {
-                budgets_hold(change, member, stored, around.database);
+            // Whatever made it count: that it was asked, or anything else.
+            let is_new = |member: &&MemberRecord| {
+                member.in_flight() && before(member).is_none_or(|before| !before.in_flight())
+            };
+            for member in change.members.iter().filter(is_new) {
+                budgets_hold(change, member, around.database);
             }
         }
         for member in &change.members {
@@ -71,15 +74,15 @@ fn nothing_starts_in_a_halt(change: &RolloutChange, started: &[&MemberRecord]) {
 }
 
 /// Who is in flight, and how many there are, of a budget.
-fn in_flight(database: &Database, stored: &StoredCommit, budget: &BudgetTerms) -> (BTreeSet<NodeId>, usize) {
+fn in_flight(database: &Database, budget: &BudgetTerms) -> (BTreeSet<NodeId>, usize) {
     let (mut nodes, mut population) = (BTreeSet::new(), 0);
     for rows in database.rollouts.values() {
         let Some(bit) = rows.terms.budgets.iter().position(|other| other == budget) else { continue };
-        // A rollout that ends in the same step was there when the node was started.
-        let before = stored.documents.get(&rows.document.key).map(|document| document.state);
-        let is_current = [Some(rows.document.state), before].into_iter().flatten().any(|state| {
-            !matches!(state, RolloutState::Opening | RolloutState::Superseded | RolloutState::Pruned)
-        });
+        // As it is after the step: a step asks nobody before all else that it decides is decided.
+        let is_current = !matches!(
+            rows.document.state,
+            RolloutState::Opening | RolloutState::Superseded | RolloutState::Pruned
+        );
         for member in rows.members.values().filter(|member| member.placement.budgets & (1 << bit) != 0) {
             population += usize::from(is_current);
             if member.in_flight() {
@@ -90,11 +93,16 @@ fn in_flight(database: &Database, stored: &StoredCommit, budget: &BudgetTerms) -
     (nodes, population)
 }
 
-fn budgets_hold(change: &RolloutChange, member: &MemberRecord, stored: &StoredCommit, database: &Database) {
+fn who_is_in_flight(database: &Database, budget: &BudgetTerms) -> String {
+    let of = database.rollouts.values().filter(|rows| rows.terms.budgets.contains(budget)).flat_map(|rows| {
+        let members = rows.members.values().filter(|member| member.in_flight());
+        members.map(|member| format!("{} {} in {}", member.hostname, member.state, rows.document.key))
+    });
+    of.collect::<Vec<_>>().join(", ")
+}
+
+fn budgets_hold(change: &RolloutChange, member: &MemberRecord, database: &Database) {
     let Some(rows) = database.rollouts.get(&change.document.key) else { return };
-    if member.before.is_none() {
-        return;
-    }
     for (bit, budget) in rows.terms.budgets.iter().enumerate() {
         if member.placement.budgets & (1 << bit) == 0 {
             continue;
@@ -105,14 +113,16 @@ fn budgets_hold(change: &RolloutChange, member: &MemberRecord, stored: &StoredCo
                 other.members.get(&member.node).filter(|_| other.document.key != change.document.key);
             has && record.is_some_and(MemberRecord::in_flight)
         });
-        let (nodes, population) = in_flight(database, stored, budget);
+        let (nodes, population) = in_flight(database, budget);
         let limit = budget.limit(population);
         assert!(
             held_before || nodes.len() <= limit,
-            "{} is started, and of `{}` {} of {population} are in flight, {limit} may be",
+            "{} is started by {}, and of `{}` {} of {population} are in flight, {limit} may be: {}",
             member.hostname,
+            change.document.key,
             budget.of,
-            nodes.len()
+            nodes.len(),
+            who_is_in_flight(database, budget)
         );
     }
 }

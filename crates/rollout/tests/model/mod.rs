@@ -4,6 +4,7 @@ pub mod checks;
 pub mod driven;
 pub mod node;
 pub mod planes;
+pub mod story;
 pub mod terms;
 pub mod world;
 

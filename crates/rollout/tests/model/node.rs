@@ -7,7 +7,8 @@ use lang::Value;
 use model::{Channel, Hostname, Incarnation, NodeId, Timestamp};
 use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
 use rollout::{
-    EventAnswer, EventRefusal, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId, RolloutPointer,
+    EventAnswer, EventRefusal, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId, RolloutKey,
+    RolloutPointer,
 };
 
 use super::Rng;
@@ -38,8 +39,6 @@ struct Job {
     soak: Duration,
     phase: Phase,
     fate: Fate,
-    /// It said that it confirms; whether that was heard it may not know.
-    said_converged: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -65,6 +64,8 @@ pub struct SimNode {
     boot: u64,
     job: Option<Job>,
     outboxes: BTreeMap<RolloutId, Outbox>,
+    /// The versions of its rollouts that were stored when an answer reached it last.
+    pub heard_at: BTreeMap<RolloutKey, u64>,
 }
 
 impl SimNode {
@@ -85,12 +86,13 @@ impl SimNode {
             boot: 1,
             job: None,
             outboxes: BTreeMap::new(),
+            heard_at: BTreeMap::new(),
         }
     }
 
-    /// It has begun and is neither confirmed nor back.
-    pub fn is_disrupted(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| !job.said_converged) && self.confirmed.is_some()
+    /// The rollout in which it has begun and is, as far as it knows, neither confirmed nor back.
+    pub fn disrupted_by(&self) -> Option<&RolloutId> {
+        self.job.as_ref().filter(|_| self.confirmed.is_some()).map(|job| &job.rollout)
     }
 
     pub fn is_reached(&self, now: Timestamp) -> bool {
@@ -158,7 +160,6 @@ impl SimNode {
                     job.phase = Phase::Returning(now.plus(Duration::from_secs(20)));
                 } else if !fails && soaked >= job.soak {
                     let (release, soaked_secs) = (job.target, soaked.as_secs());
-                    job.said_converged = true;
                     self.say(&rollout, RolloutEventBody::Converged { release, boot, soaked_secs });
                 }
             }
@@ -229,6 +230,8 @@ impl SimNode {
         outbox.taken = outbox.taken.max(usize::try_from(event.seq).unwrap());
         let is_its = self.job.as_ref().is_some_and(|job| job.rollout == event.rollout);
         match (&event.body, answer) {
+            (RolloutEventBody::DispatchAck, EventAnswer::Refused(_)) => {}
+            // Where the first answer was lost, only the pointer says whether the request still stood.
             (RolloutEventBody::DispatchAck, _) => outbox.acknowledged = true,
             (RolloutEventBody::Converged { release, .. }, EventAnswer::Accepted) if is_its => {
                 self.confirmed = Some(*release);
@@ -265,12 +268,16 @@ impl SimNode {
             if let Some(outbox) = self.outboxes.get_mut(&rollout) {
                 outbox.acknowledged = false;
             }
+            if is_target && self.job.is_none() && self.confirmed == pointer.release {
+                // It was asked to go back from what it confirmed, and that was called off.
+                return;
+            }
             if is_target && self.job.as_ref().is_none_or(|job| job.rollout != rollout) {
                 let phase = Phase::Switching(now.plus(Duration::from_secs(5 + rng.below(200))));
                 let soak = Duration::from_secs(pointer.soak_secs);
                 let target = pointer.rollout.seq;
                 self.say(&rollout, RolloutEventBody::ActivationStarted);
-                self.job = Some(Job { rollout, target, soak, phase, fate, said_converged: false });
+                self.job = Some(Job { rollout, target, soak, phase, fate });
                 return;
             }
             if !is_target {

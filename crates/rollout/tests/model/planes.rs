@@ -11,11 +11,16 @@ use rollout::{
 };
 use trust::RolloutTerms;
 
+/// Every so many commits go through the form in which they are stored.
+const READ_AGAIN_EVERY: u64 = 32;
+
 /// What is stored.
 #[derive(Clone, Default)]
 pub struct Database {
     pub rollouts: BTreeMap<RolloutKey, StoredRows>,
     pub budgets: BudgetVersions,
+    /// How many commits were stored.
+    commits: u64,
 }
 
 #[derive(Clone)]
@@ -58,9 +63,12 @@ impl Database {
                 terms: headers[key].clone(),
                 members: BTreeMap::new(),
             });
-            // What is stored is what can be read again.
-            let text = serde_json::to_string(&change.document).unwrap();
-            rows.document = serde_json::from_str(&text).unwrap();
+            rows.document = change.document.clone();
+            if self.commits.is_multiple_of(READ_AGAIN_EVERY) {
+                // What is stored is what can be read again.
+                let text = serde_json::to_string(&change.document).unwrap();
+                rows.document = serde_json::from_str(&text).unwrap();
+            }
             if change.drops_members {
                 rows.members.clear();
             }
@@ -71,6 +79,7 @@ impl Database {
                 rows.members.insert(member.node.clone(), member.clone());
             }
         }
+        self.commits += 1;
         for guard in &commit.budgets {
             self.budgets.insert(guard.budget.clone(), guard.next);
         }
@@ -85,6 +94,12 @@ impl Database {
             members: rows.members.values().cloned().collect(),
         })
         .collect()
+    }
+
+    /// The versions of the rollouts that a node is in.
+    pub fn versions(&self, node: &NodeId) -> BTreeMap<RolloutKey, u64> {
+        let of = self.rollouts.values().filter(|rows| rows.members.contains_key(node));
+        of.map(|rows| (rows.document.key.clone(), rows.document.version)).collect()
     }
 
     pub fn all(&self) -> Vec<StoredRollout> {
@@ -110,6 +125,8 @@ pub struct Plane {
     pub rollouts: Rollouts,
     /// Who it heard is reached.
     pub told: BTreeMap<NodeId, Contact>,
+    /// How many commits there were when it read all.
+    read: u64,
 }
 
 impl Plane {
@@ -117,11 +134,21 @@ impl Plane {
     pub fn start(database: &Database) -> Plane {
         let mut rollouts = Rollouts::new();
         rollouts.reload(database.all(), &[], database.budgets.clone());
-        Plane { rollouts, told: BTreeMap::new() }
+        Plane { rollouts, told: BTreeMap::new(), read: database.commits }
     }
 
-    /// Takes what others stored.
-    pub fn follow(&mut self, database: &Database) {
+    /// Whether it has not read one of these versions yet.
+    pub fn is_behind(&self, versions: &BTreeMap<RolloutKey, u64>) -> bool {
+        let held = |key| self.rollouts.document(key).map_or(0, |document| document.version);
+        versions.iter().any(|(key, version)| held(key) < *version)
+    }
+
+    /// Takes what others stored; whether there was anything.
+    pub fn follow(&mut self, database: &Database) -> bool {
+        if self.read == database.commits {
+            return false;
+        }
+        self.read = database.commits;
         let held: BTreeMap<RolloutKey, u64> =
             self.rollouts.documents().map(|document| (document.key.clone(), document.version)).collect();
         let keys: BTreeSet<RolloutKey> = held.keys().chain(database.rollouts.keys()).cloned().collect();
@@ -133,6 +160,7 @@ impl Plane {
         let keys: Vec<RolloutKey> = keys.into_iter().filter(differs).collect();
         let stored = database.stored(keys.iter().cloned());
         self.rollouts.reload(stored, &keys, database.budgets.clone());
+        !keys.is_empty()
     }
 
     /// Decides, stores, and says what came of it.
@@ -147,9 +175,16 @@ impl Plane {
         for attempt in 0.. {
             assert!(attempt < 4, "a decision over what is stored is lost again and again");
             let step = self.rollouts.handle(input.clone(), now);
-            let Some(commit) = step.commit else { return Handled { answer: step.answer, commit: None } };
+            let Some(commit) = step.commit else {
+                let comes_again = matches!(input, RolloutInput::Tick | RolloutInput::Contact { .. });
+                if !comes_again && self.follow(database) {
+                    continue;
+                }
+                return Handled { answer: step.answer, commit: None };
+            };
             if database.guards_hold(&commit) {
                 let before = database.before(commit);
+                self.read += u64::from(self.read == database.commits);
                 database.apply(&before.commit, headers);
                 return Handled { answer: step.answer, commit: Some(before) };
             }

@@ -80,7 +80,7 @@ pub fn any(
     terms.after = channels.iter().filter(|other| *other != own && rng.chance(20)).cloned().collect();
     terms.on_failure = *rng.pick(&[OnFailure::Halt, OnFailure::Rollback]);
     terms.confirm.window_secs = 300;
-    if rng.chance(10) {
+    if rng.chance(10) && !hosts.is_empty() {
         let until = now.plus(Duration::from_secs(3600));
         terms.pins =
             vec![PinTerms { nodes: vec![rng.pick(hosts).clone()], until, reason: "ticket".to_owned() }];

@@ -8,14 +8,15 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    EventAnswer, JoiningNode, NewRollout, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEvent,
-    RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState, WaitCause,
+    EventAnswer, JoiningNode, MemberRecord, NewRollout, NodeRolloutState, RolloutAnswer, RolloutCommand,
+    RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState, WaitCause,
 };
 use trust::RolloutTerms;
 
 use super::checks::{self, Accepted, Surroundings};
 use super::node::{Fate, SimNode};
 use super::planes::{Database, Handled, Plane, StoredCommit};
+use super::story::{Story, name_of, state_name};
 use super::{Rng, terms};
 
 /// How large a world is.
@@ -49,6 +50,8 @@ pub struct World {
     taken: BTreeSet<(NodeId, String, RolloutKey, u64)>,
     decisions: u64,
     is_healing: bool,
+    /// The host whose story is printed.
+    traced: Option<Hostname>,
     pub reached: BTreeMap<&'static str, u64>,
 }
 
@@ -78,6 +81,7 @@ impl World {
             taken: BTreeSet::new(),
             decisions: 0,
             is_healing: false,
+            traced: std::env::var("ROLLOUT_TRACE").ok().and_then(|name| name.parse().ok()),
             reached: BTreeMap::new(),
         };
         for _ in 0..size.nodes {
@@ -160,6 +164,15 @@ impl World {
         if let (RolloutInput::Event(event), RolloutAnswer::Event(answer)) = (&input, &answer) {
             self.note_event(event, answer);
         }
+        if let Some(host) = &self.traced {
+            let node = self.nodes.iter().find(|node| node.hostname == *host).map(|node| &node.id);
+            let story = Story { host, node, plane, now };
+            story.tell(&input, &answer, commit.as_ref());
+        }
+        // Whoever may be asked is asked in the step that makes it possible: a slot that becomes free, a gate
+        // that passes and a rollout that begins wait for no later input.
+        let due = self.planes[plane].rollouts.next_deadline().filter(|at| *at <= now);
+        assert!(due.is_none(), "after {input:?} something is left to be done");
         if let Some(commit) = commit {
             self.check(plane, &commit);
         }
@@ -211,10 +224,21 @@ impl World {
 
     /// What really is on its way on nodes that do not lie is in flight by what is stored.
     fn disrupted_nodes_are_counted(&self) {
-        for node in self.nodes.iter().filter(|node| node.is_disrupted() && !node.lies) {
-            let mut records = self.database.rollouts.values().filter_map(|rows| rows.members.get(&node.id));
+        for node in self.nodes.iter().filter(|node| !node.lies) {
+            let Some(by) = node.disrupted_by() else { continue };
+            let rows = || self.database.rollouts.values();
+            let mut records = rows().filter_map(|rows| rows.members.get(&node.id));
             let counted = records.any(|record| record.in_flight() || record.skipped.is_some());
-            assert!(counted, "{} is on its way and counts nowhere", node.hostname);
+            // Its word was taken that it confirms, or it had nothing that could break when it was asked; it
+            // may not have heard the one, nor told the other of what it confirmed since.
+            let of = rows().find(|rows| rows.document.id == *by);
+            let is_over = of.is_some_and(|rows| {
+                let key = (rows.document.key.clone(), node.id.clone());
+                let mut events = self.accepted.get(&key).into_iter().flatten();
+                events.any(|event| matches!(event, RolloutEventBody::Converged { .. }))
+                    || rows.members.get(&node.id).is_some_and(MemberRecord::is_fresh)
+            });
+            assert!(counted || is_over, "{} is on its way and counts nowhere", node.hostname);
         }
     }
 
@@ -383,15 +407,28 @@ impl World {
                 return;
             }
             let RolloutAnswer::Event(answer) = answer else { panic!("no answer to an event") };
+            self.nodes[node].heard_at = self.database.versions(&self.nodes[node].id);
             self.nodes[node].answered(&event, &answer, self.now);
         }
         if self.nodes[node].next_event(0).is_some() {
             return;
         }
-        // Who says where a node is pointed to has read what was stored last.
-        self.planes[plane].follow(&self.database);
+        // What `Rollouts::pointer` asks of a shell, and no more: who says where a node is pointed to has read
+        // what was stored when the node was heard last. It may be behind what others decided since.
+        if self.planes[plane].is_behind(&self.nodes[node].heard_at) {
+            self.planes[plane].follow(&self.database);
+        } else if self.planes[plane].is_behind(&self.database.versions(&self.nodes[node].id)) {
+            self.reach("pointer of a plane that is behind");
+        }
         let Some(pointer) = self.planes[plane].rollouts.pointer(&self.nodes[node].id) else { return };
         let fate = self.fate(&self.nodes[node], Some(pointer.rollout.seq));
+        if self.traced.as_ref() == Some(&self.nodes[node].hostname) {
+            let (release, asked) = (pointer.release, pointer.asked_until);
+            println!(
+                "{} plane {plane}: pointed by {} to {release:?}, asked until {asked:?}",
+                self.now, pointer.id
+            );
+        }
         self.nodes[node].pointed(&pointer, fate, self.now, &mut self.rng);
     }
 
@@ -453,8 +490,12 @@ impl World {
         for channel in self.channels.clone() {
             self.publish(&channel);
         }
+        let mut decided = 0;
         for _ in 0..2000 {
-            self.now = self.now.plus(Duration::from_secs(100));
+            // Where nothing happens, time goes by faster.
+            let wait = if self.decisions == decided { 500 } else { 100 };
+            decided = self.decisions;
+            self.now = self.now.plus(Duration::from_secs(wait));
             self.tick();
             if self.at_rest() {
                 self.rebuilt_is_held();
@@ -523,35 +564,5 @@ fn contact_of(node: &SimNode, now: Timestamp) -> Contact {
         true => Contact::Online,
         false if node.hostname.as_str().ends_with(['1', '2']) => Contact::Unreachable,
         false => Contact::Offline,
-    }
-}
-
-fn state_name(state: RolloutState) -> &'static str {
-    match state {
-        RolloutState::Opening => "Opening",
-        RolloutState::Active => "Active",
-        RolloutState::Converging => "Converging",
-        RolloutState::Terminal => "Terminal",
-        RolloutState::Reverted => "Reverted",
-        RolloutState::Failed => "Failed",
-        RolloutState::Superseded => "Superseded",
-        RolloutState::Pruned => "Pruned",
-    }
-}
-
-fn name_of(body: &RolloutEventBody) -> &'static str {
-    match body {
-        RolloutEventBody::DispatchAck => "DispatchAck",
-        RolloutEventBody::DispatchReject { .. } => "DispatchReject",
-        RolloutEventBody::ActivationStarted => "ActivationStarted",
-        RolloutEventBody::ActivationComplete { .. } => "ActivationComplete",
-        RolloutEventBody::ActivationFailed { .. } => "ActivationFailed",
-        RolloutEventBody::ActivationDeferred { .. } => "ActivationDeferred",
-        RolloutEventBody::ProbeTopologyDeclared { .. } => "ProbeTopologyDeclared",
-        RolloutEventBody::ProbeResult { .. } => "ProbeResult",
-        RolloutEventBody::ProbeFailureFirst { .. } => "ProbeFailureFirst",
-        RolloutEventBody::Failed { .. } => "node Failed",
-        RolloutEventBody::RollbackComplete { .. } => "RollbackComplete",
-        RolloutEventBody::Converged { .. } => "Converged",
     }
 }
