@@ -10,7 +10,7 @@
 //!
 //! Invariants: one request at a time; nothing is asked while the control plane cannot be reached and the
 //! certificate may still open a session; whatever the control plane wants, certificates are not renewed
-//! more often than [`longest_wait`] says.
+//! more often than [`longest_wait`] says, but for those of a CA that the trust document names no more.
 
 use std::time::Duration;
 
@@ -106,8 +106,12 @@ impl Renewal {
         }
     }
 
-    /// The CA that issued the certificate counts no more.
+    /// The CA that issued the certificate counts no more. The next request is not paced by the certificate before, which
+    /// may have been made a moment ago; by failed ones it is.
     pub(crate) fn rejected(&mut self) {
+        if self.failures == 0 {
+            self.not_before = Timestamp(i64::MIN);
+        }
         self.judge = EndJudge::TrustDocument;
     }
 
@@ -189,4 +193,31 @@ impl Renewal {
 /// The longest wait after failures, and the shortest between two renewals: an hour of validity has some.
 fn longest_wait(validity: &CertificateValidity) -> Duration {
     (validity.span() / WAITS_IN_VALIDITY).clamp(backoff::FIRST, backoff::LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// IDN-8: a second CA that counts no more, a moment after a renewal, keeps no node waiting; failed requests do.
+    #[test]
+    fn a_rejected_certificate_is_replaced_at_once() {
+        let (hostname, now) = ("web-1".parse().unwrap(), Timestamp::from_secs(1_800_000_000));
+        let validity = CertificateValidity::starting(now, Duration::from_secs(30 * 24 * 3600));
+        let mut renewal = Renewal::new(Some(validity));
+        renewal.answered(true);
+        renewal.renewed(validity, now);
+        renewal.answered(true);
+        let wanted = renewal.due(&hostname, now, now).unwrap();
+        assert_eq!(wanted, (now.plus(longest_wait(&validity)), RenewalProof::Certificate));
+        renewal.rejected();
+        assert_eq!(renewal.due(&hostname, now, now).unwrap(), (now, RenewalProof::Key));
+        renewal.failed("refused".to_owned(), now, &mut Spread::new(7));
+        let paced = renewal.due(&hostname, now, now).unwrap();
+        assert!(paced.0 > now);
+        renewal.rejected();
+        assert_eq!(renewal.due(&hostname, now, now).unwrap(), paced);
+    }
 }

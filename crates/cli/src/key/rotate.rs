@@ -246,6 +246,9 @@ fn after_rotation(slot: SlotName, args: &RotateArgs, next: &TrustDocument) -> Ve
             "proxies that end TLS need new certificates: muster proxy issue".to_owned(),
             "foreign clients need the new CA certificate, node-ca.pem of the control plane's directory"
                 .to_owned(),
+            "where tokens are minted elsewhere: copy enroll.json of the control plane's directory there; tokens that are not \
+             used yet name the CA before: mint them anew"
+                .to_owned(),
         ],
         SlotName::Root => vec![format!(
             "mint tokens with the new key: muster token mint HOSTNAME{}",

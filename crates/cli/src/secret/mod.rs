@@ -111,6 +111,12 @@ pub enum SecretVerbError {
     /// The value cannot be read.
     #[error("the value cannot be read from standard input")]
     ReadValue(#[source] std::io::Error),
+    /// There is no value.
+    #[error("the value is empty: nothing was changed")]
+    Empty,
+    /// The secret is encrypted for an identity that is not here.
+    #[error("there is no age identity at {}, and the secret is encrypted for one: nothing was changed", .0.display())]
+    NoIdentity(PathBuf),
     /// The value is too long.
     #[error("the value has more than {} bytes", trust::sealing::MAX_SECRET)]
     TooLarge,
@@ -168,6 +174,12 @@ impl UserError for SecretVerbError {
             SecretVerbError::NotThere(_) => Some("`muster secret set` makes one".to_owned()),
             SecretVerbError::Unknown(_) => Some("`muster secret list` shows those that it uses".to_owned()),
             SecretVerbError::OtherFile(node) => Some(format!("change the line of {node} there by hand")),
+            SecretVerbError::Empty => {
+                Some("the value comes on standard input, or say --random to `rotate`".to_owned())
+            }
+            SecretVerbError::NoIdentity(_) => {
+                Some("name the file of whoever publishes: --identity FILE".to_owned())
+            }
             SecretVerbError::TooLarge => Some(TOO_LARGE_HINT.to_owned()),
             SecretVerbError::Key(..) => Some("`muster-agent identity` prints it on the host".to_owned()),
             _ => None,

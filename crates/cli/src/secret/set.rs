@@ -81,8 +81,16 @@ fn write(
     let (folder, declared) = folder(fleet.secret_sources(), name)?;
     let path = age_path(&settings.repo, folder, name);
     let value = value(&path)?;
+    if value.is_empty() {
+        return Err(SecretVerbError::Empty.into());
+    }
     if value.len() > MAX_SECRET {
         return Err(SecretVerbError::TooLarge.into());
+    }
+    // Whoever can read the secret now has another identity: one that is made here could not.
+    if declared.is_empty() && path.exists() && settings.identities().map_err(SecretVerbError::from)?.is_none()
+    {
+        return Err(SecretVerbError::NoIdentity(settings.identity.clone()).into());
     }
     let recipients = match declared {
         [] => vec![own_recipient(settings)?],
