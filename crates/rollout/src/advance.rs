@@ -148,7 +148,7 @@ impl Rollouts {
             self.turn_back(key);
         }
         self.touched.insert(key.clone());
-        self.touch_followers(&key.channel.clone());
+        self.touch_waiting();
     }
 
     fn turn_back(&mut self, key: &RolloutKey) {
@@ -179,7 +179,7 @@ impl Rollouts {
         if goes_back && rollout.to_return == 0 {
             rollout.enter(RolloutState::Reverted, now);
             self.note(key, RolloutNote::Entered(RolloutState::Reverted));
-            self.touch_followers(&key.channel.clone());
+            self.touch_waiting();
         }
     }
 
@@ -244,7 +244,7 @@ impl Rollouts {
             rollout.enter(RolloutState::Terminal, now);
             self.note(key, RolloutNote::Entered(RolloutState::Terminal));
         }
-        self.touch_followers(&key.channel.clone());
+        self.touch_waiting();
     }
 
     /// Asks as many members as budgets and edges allow.
@@ -306,8 +306,14 @@ impl Rollouts {
 
     /// When time alone makes a rollout go on.
     pub(crate) fn waits_until(&self, rollout: &LiveRollout) -> Option<Timestamp> {
-        if rollout.state() == RolloutState::Superseded {
-            return Some(rollout.document.since.plus(RETENTION)).filter(|_| rollout.in_flight == 0);
+        match rollout.state() {
+            RolloutState::Superseded => {
+                return Some(rollout.document.since.plus(RETENTION)).filter(|_| rollout.in_flight == 0);
+            }
+            RolloutState::Opening => {
+                return Some(self.now).filter(|_| self.waits_to_begin(rollout.key()).is_none());
+            }
+            _ => {}
         }
         let is_running = rollout.state().starts_nodes() && rollout.document.paused.is_none();
         let opens = match self.wave_wait(rollout) {

@@ -123,6 +123,9 @@ impl Rollouts {
     /// (a release published besides, a node that joins or leaves).
     fn guard_succession(&mut self, channel: &Channel) {
         let newest = self.channels.get(channel).and_then(|seqs| seqs.last().copied());
+        if newest.is_none() {
+            self.book.first_of(channel);
+        }
         let newest = newest.map(|seq| RolloutKey { channel: channel.clone(), seq });
         for key in newest.into_iter().chain(self.current(channel)) {
             if let Some(rollout) = self.rollouts.get_mut(&key) {
@@ -263,7 +266,7 @@ impl Rollouts {
         }
         self.populate(key);
         self.note(key, RolloutNote::Began);
-        self.touch_followers(&key.channel);
+        self.touch_waiting();
     }
 
     /// A newer rollout takes the place of one that does not run.
@@ -281,6 +284,7 @@ impl Rollouts {
         }
         self.prune_over(&key.channel);
         self.touched.insert(key.clone());
+        self.touch_waiting();
     }
 
     fn drop_members(&mut self, key: &RolloutKey) {
@@ -319,13 +323,11 @@ impl Rollouts {
         self.drop_members(key);
     }
 
-    /// The channels that go after this one are looked at again.
-    pub(crate) fn touch_followers(&mut self, channel: &Channel) {
+    /// All that waits to begin is looked at again: what a channel waits for may stand, over circles of
+    /// channels, in any other one.
+    pub(crate) fn touch_waiting(&mut self) {
         let waiting = self.rollouts.values().filter(|rollout| rollout.state() == RolloutState::Opening);
-        let follow = waiting.filter(|rollout| {
-            rollout.key().channel == *channel || rollout.rules.terms().after.contains(channel)
-        });
-        let keys: Vec<RolloutKey> = follow.map(|rollout| rollout.key().clone()).collect();
+        let keys: Vec<RolloutKey> = waiting.map(|rollout| rollout.key().clone()).collect();
         self.touched.extend(keys);
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::Channel;
 use trust::rollout_terms::BudgetTerms;
 
 use crate::id::RolloutKey;
@@ -66,6 +67,8 @@ pub(crate) struct BudgetBook {
     budgets: Vec<Budget>,
     /// Versions of budgets that no rollout in memory has yet.
     stored: BudgetVersions,
+    /// Channels that get their first rollout in this step.
+    first: Vec<Channel>,
 }
 
 /// A budget's identity: its selector and its limits.
@@ -154,14 +157,25 @@ impl BudgetBook {
     /// The guards of the budgets of which slots were taken, or the limit changed, since this was asked last.
     pub(crate) fn guards(&mut self) -> Vec<BudgetGuard> {
         let taken = self.budgets.iter_mut().filter(|budget| budget.is_changed);
-        taken
-            .map(|budget| {
-                budget.is_changed = false;
-                let expected = budget.version;
-                budget.version += 1;
-                BudgetGuard { budget: budget.identity.clone(), expected, next: budget.version }
-            })
-            .collect()
+        let taken = taken.map(|budget| {
+            budget.is_changed = false;
+            let expected = budget.version;
+            budget.version += 1;
+            BudgetGuard { budget: budget.identity.clone(), expected, next: budget.version }
+        });
+        let stored = &mut self.stored;
+        let first = self.first.drain(..).map(|channel| {
+            let identity = format!("first rollout of channel {channel}");
+            let version = stored.entry(identity.clone()).or_insert(0);
+            *version += 1;
+            BudgetGuard { budget: identity, expected: *version - 1, next: *version }
+        });
+        taken.chain(first).collect()
+    }
+
+    /// A channel of which no rollout is known gets one.
+    pub(crate) fn first_of(&mut self, channel: &Channel) {
+        self.first.push(channel.clone());
     }
 
     /// What was taken is as it is stored.
@@ -171,6 +185,7 @@ impl BudgetBook {
             budget.version = versions.get(&budget.identity).copied().unwrap_or(0);
         }
         self.stored = versions;
+        self.first.clear();
     }
 
     /// What was held and counted just now follows from what is stored.

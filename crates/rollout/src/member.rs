@@ -303,6 +303,9 @@ impl MemberRecord {
         let other_state = EventRefusal::OtherState { state: self.state };
         let to_target = self.goal == MemberGoal::Target;
         match event {
+            // Taken before, and a node whose log is new does not know that: a refusal would keep it from
+            // beginning, while it is waited for.
+            RolloutEventBody::DispatchAck if self.state == Activating => Ok(()),
             RolloutEventBody::DispatchAck => self.acknowledge(terms),
             RolloutEventBody::DispatchReject { code } => {
                 self.asked.ok_or(EventRefusal::NotAsked)?;

@@ -128,7 +128,8 @@ impl fmt::Display for HaltCause {
 pub struct RolloutCommit {
     /// The changed rollouts.
     pub rollouts: Vec<RolloutChange>,
-    /// The budgets of which slots were taken.
+    /// The budgets of which slots were taken, or whose limit changed; and, like a budget, that a channel had no
+    /// rollout.
     pub budgets: Vec<BudgetGuard>,
 }
 

@@ -72,6 +72,15 @@ fn another_log_begins_anew_and_an_earlier_one_is_over() {
 }
 
 #[test]
+fn an_acknowledgement_that_was_taken_is_taken_again_of_another_log() {
+    let mut world = Driven::new(RolloutTerms::default(), &[("a", &[])]);
+    assert_eq!(world.say("a", RolloutEventBody::DispatchAck), EventAnswer::Accepted);
+    let again = world.event("a", "log2", 1, RolloutEventBody::DispatchAck);
+    assert_eq!(world.send(again), EventAnswer::Accepted);
+    assert_eq!(world.member("a").state, NodeRolloutState::Activating);
+}
+
+#[test]
 fn nobody_begins_that_is_not_asked() {
     let mut world = Driven::new(soaking(0), &[("h1", &[])]);
     assert!(world.is_asked("h1"));

@@ -18,7 +18,7 @@ use crate::model::world::{Size, World};
 
 const SMALL: Size = Size { nodes: 6, steps: 40, planes: 2, wide_every: 1 };
 /// How many small worlds there are by default.
-const SEEDS: u64 = 40_000;
+const SEEDS: u64 = 22_000;
 const LARGE: Size = Size { nodes: 10_000, steps: 40, planes: 1, wide_every: 500 };
 
 /// What the worlds must have gone through.
