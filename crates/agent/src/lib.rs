@@ -44,6 +44,7 @@ pub mod local;
 pub mod machine;
 pub mod membership;
 pub mod outcomes;
+mod outgoing_call;
 mod packed;
 pub mod prepare;
 mod rejoin;

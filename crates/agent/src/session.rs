@@ -38,6 +38,7 @@ use wire::signature::{self, SignatureHeaders, SignedTarget};
 use wire::{Code, Problem, batch, route};
 
 use crate::clock::now;
+use crate::outgoing_call::OutgoingCall;
 use crate::render::chain;
 
 /// How long an answer may take, a long poll's wait apart.
@@ -276,24 +277,6 @@ struct CallConnection {
     number: u64,
     /// It was there before the call.
     reused: bool,
-}
-
-/// One request, before it is signed.
-struct OutgoingCall<'a> {
-    method: Method,
-    path: &'a str,
-    bytes: Bytes,
-    coding: Option<&'static str>,
-    /// From which byte on.
-    from: Option<u64>,
-    /// The longest answer, in bytes.
-    limit: usize,
-}
-
-impl<'a> OutgoingCall<'a> {
-    fn new(method: Method, path: &'a str, bytes: Bytes, coding: Option<&'static str>) -> OutgoingCall<'a> {
-        OutgoingCall { method, path, bytes, coding, from: None, limit: MAX_ANSWER }
-    }
 }
 
 impl NodeSession {

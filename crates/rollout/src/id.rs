@@ -1,4 +1,4 @@
-//! [`RolloutKey`] and [`RolloutId`]: what a rollout is called inside, and on the wire (ROL-2, ROL-3).
+//! [`RolloutKey`] and [`RolloutId`]: what a rollout is called inside, and on the wire.
 
 use std::fmt;
 use std::str::FromStr;
