@@ -1,7 +1,7 @@
 //! The chain of trust documents (IDN-8): shown, and led on.
 
-use model::Digest;
 use model::time::SLACK;
+use model::{Digest, Timestamp};
 use store::audit::AuditSubject;
 use trust::chain::ChainError;
 use trust::{TrustDocument, signed};
@@ -86,26 +86,9 @@ pub(super) async fn add(call: OperatorCall, sent: AddTrust) -> Result<u64, Probl
     run_to_completion(async move {
         let OperatorCall { plane, by, audit, .. } = call;
         let root = plane.trust.documents().newest().document.root.clone();
-        if let Ok(next) = signed::verify::<TrustDocument>(&sent.link, &root)
-            && let (Some(at), now) = (next.created, now())
-            && at > now.plus(SLACK)
-        {
-            let detail = format!(
-                "the trust document is dated {at}, in the future: the clock of who signed it is {} the control \
-                 plane's ({now})",
-                at.beside(now)
-            );
-            return Err(Problem::new(Code::TrustRefused, detail));
-        }
-        if let Ok(next) = signed::verify::<TrustDocument>(&sent.link, &root)
-            && let Some(limit) = next.certificate_authority.and_then(|slots| slots.reject_before)
-            && limit > now()
-        {
-            let detail = format!(
-                "certificates would count from {limit} on alone, and this control plane, whose clock says {}, can make none yet",
-                now()
-            );
-            return Err(Problem::new(Code::TrustRefused, detail));
+        // What cannot be verified is refused below, by its cause.
+        if let Ok(next) = signed::verify::<TrustDocument>(&sent.link, &root) {
+            check_times(&next, now())?;
         }
         // It is kept in a file: the entry comes before it.
         let digest = signed::digest(&sent.link);
@@ -117,6 +100,28 @@ pub(super) async fn add(call: OperatorCall, sent: AddTrust) -> Result<u64, Probl
         Ok(version)
     })
     .await
+}
+
+/// A document of the future would count nowhere yet, and one by which certificates count from the future on would let this
+/// control plane make none.
+fn check_times(next: &TrustDocument, now: Timestamp) -> Result<(), Problem> {
+    if let Some(at) = next.created.filter(|at| *at > now.plus(SLACK)) {
+        let detail = format!(
+            "the trust document is dated {at}, in the future: the clock of who signed it is {} the control \
+             plane's ({now})",
+            at.beside(now)
+        );
+        return Err(Problem::new(Code::TrustRefused, detail));
+    }
+    let limit = next.certificate_authority.as_ref().and_then(|slots| slots.reject_before);
+    if let Some(limit) = limit.filter(|limit| *limit > now) {
+        let detail = format!(
+            "certificates would count from {limit} on alone, and this control plane, whose clock says {now}, can make \
+             none yet: name a time that is past with --reject-before"
+        );
+        return Err(Problem::new(Code::TrustRefused, detail));
+    }
+    Ok(())
 }
 
 fn problem(error: AddLinkError) -> Problem {
