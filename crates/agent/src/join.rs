@@ -17,7 +17,7 @@ use net::proxy::{ParseProxyError, ProxySettings};
 use net::tls::TlsError;
 use net::{BelievedAuthority, Destination, ProxyUrl, ServerUrl, trust_links};
 use node::joining::{JoinDelay, JoinPatience};
-use trust::chain::{self, ChainHead, MAX_LINKS, MAX_VERSION};
+use trust::chain::ChainHead;
 use trust::token::{self, KeySource, TlsTermination, TokenError};
 use trust::{PublicKey, group_token};
 use wire::body::{self, BodyError, JSON};
@@ -385,21 +385,10 @@ async fn dial(terms: &JoinTerms, to: &Destination) -> Result<(Client, BelievedAu
 /// since it was minted (IDN-8).
 async fn later_authority(terms: &JoinTerms, to: &Destination) -> Option<BelievedAuthority> {
     let pinned = terms.trust?;
-    let mut head: Option<ChainHead> = None;
-    for _ in 0..=MAX_VERSION / MAX_LINKS as u64 {
-        let after = head.as_ref().map_or(pinned, |head| head.digest);
-        let answer = trust_links::fetch(to.clone(), &after).await.ok()?;
-        let from = match head {
-            Some(head) => head,
-            None => Some(ChainHead::of(answer.document)).filter(|first| first.digest == pinned)?,
-        };
-        let walk = chain::walk(&from, &answer.links);
-        head = Some(walk.head);
-        if walk.followed == 0 {
-            break;
-        }
-    }
-    head?.document.certificate_authority.map(BelievedAuthority::named)
+    let answer = trust_links::fetch(to.clone(), &pinned).await.ok()?;
+    let first = Some(ChainHead::of(answer.document)).filter(|first| first.digest == pinned)?;
+    let head = trust_links::follow(to.clone(), first).await;
+    head.document.certificate_authority.map(BelievedAuthority::named)
 }
 
 async fn enroll(terms: &JoinTerms, message: &EnrollRequest) -> Result<Admitted, JoinError> {

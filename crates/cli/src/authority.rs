@@ -10,7 +10,7 @@ use server::api::operation::Empty;
 use server::api::{TRUST, TrustView};
 use server::posture;
 use trust::TrustDocument;
-use trust::chain::{self, ChainHead, MAX_LINKS, MAX_VERSION};
+use trust::chain::ChainHead;
 
 use crate::operator::Operator;
 
@@ -23,21 +23,7 @@ pub(crate) fn believed(credentials: &Credentials) -> BelievedAuthority {
 /// The credentials by the newest trust document that whoever answers leads to; `None` where that is no newer one.
 pub(crate) async fn followed(credentials: &Credentials) -> Option<Credentials> {
     let first = ChainHead::of(credentials.trust.clone()?);
-    let mut head = first.clone();
-    for _ in 0..=MAX_VERSION / MAX_LINKS as u64 {
-        let answer = match trust_links::fetch(&credentials.url, &head.digest).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                tracing::debug!(error = %model::text::chain(&error), "no newer trust documents are found");
-                break;
-            }
-        };
-        let walk = chain::walk(&head, &answer.links);
-        if walk.followed == 0 {
-            break;
-        }
-        head = walk.head;
-    }
+    let head = trust_links::follow(&credentials.url, first.clone()).await;
     (head != first).then(|| Credentials { trust: Some(head.document), ..credentials.clone() })
 }
 

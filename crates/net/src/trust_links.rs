@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use model::Digest;
+use trust::chain::{self, ChainHead, MAX_LINKS, MAX_VERSION};
 use wire::body::{self, BodyError};
 use wire::enroll::{MAX_TRUST_LINKS, TrustLinksAnswer};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
@@ -55,4 +56,25 @@ pub async fn fetch(to: impl Into<Destination>, after: &Digest) -> Result<TrustLi
         StatusCode::OK => Ok(body::decode(answer.body())?),
         status => Err(FetchLinksError::Refused(status)),
     }
+}
+
+/// Follows the documents of whoever answers from the one that is held, as far as root keys signed them and answers come.
+pub async fn follow(to: impl Into<Destination>, held: ChainHead) -> ChainHead {
+    let (to, mut head) = (to.into(), held);
+    // The longest chain there may be takes so many answers, and one more that holds nothing.
+    for _ in 0..=MAX_VERSION / MAX_LINKS as u64 {
+        let answer = match fetch(to.clone(), &head.digest).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::debug!(error = %model::text::chain(&error), "no newer trust documents are found");
+                break;
+            }
+        };
+        let walk = chain::walk(&head, &answer.links);
+        head = walk.head;
+        if walk.followed == 0 {
+            break;
+        }
+    }
+    head
 }
