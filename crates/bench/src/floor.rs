@@ -79,6 +79,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         beacon: None,
         run_request: None,
         tagged_run: None,
+        rollout: None,
         stream_requested: false,
         want_traits: false,
         want_seen: false,

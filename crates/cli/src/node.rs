@@ -503,6 +503,7 @@ fn facts_text(facts: &[FactRecord]) -> String {
                 let named = named.join(", ");
                 if *more > 0 { format!("{named} and {more} more") } else { named }
             }
+            FactBody::Rollout(fact) => format!("{}: {}", fact.rollout, fact.event),
             FactBody::Unknown => "a sort of fact that a newer agent knows".to_owned(),
         };
         let number = format!("{}/{}", record.incarnation, record.fact.seq);

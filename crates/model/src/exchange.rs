@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Channel;
 use crate::log::{Cursor, Fact};
+use crate::rollout::RolloutDispatch;
 use crate::selection::{Proof, SelectionEntry};
 use crate::tags::TaggedRun;
 use crate::unadopted::UnadoptedRelease;
@@ -273,6 +274,9 @@ pub struct Answer {
     /// begins after it came carries it out too. Within the bounds of [`crate::tags::check_run_tags`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tagged_run: Option<TaggedRun>,
+    /// What the node is asked for in the rollout that it is in (ROL-5); absent where its channel has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutDispatch>,
     /// Work waits that wants a stream (DLT-5).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_requested: bool,

@@ -27,6 +27,7 @@ pub mod path;
 pub mod policy;
 pub mod replication;
 pub mod report;
+pub mod rollout;
 pub mod runs_heard;
 mod schema;
 pub mod selection;

@@ -7,6 +7,7 @@ use crate::sort::SortCompactly;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rollout::RolloutFact;
 use crate::work::ActionFact;
 use crate::{Contention, Digest, Incarnation, RunReport, Timestamp};
 
@@ -106,6 +107,8 @@ pub enum FactBody {
     },
     /// Something happened to an action.
     Action(ActionFact),
+    /// Something happened in a rollout that the node is in (ROL-5).
+    Rollout(RolloutFact),
     /// What something else changes again and again, all that is so now; nothing, when it is over.
     Contended {
         /// At most [`crate::contention::MAX_CONTENTIONS`].
@@ -138,6 +141,7 @@ impl FactBody {
             FactBody::Rebooting { .. } => "rebooting",
             FactBody::NotRebooted { .. } => "notRebooted",
             FactBody::Action(_) => "action",
+            FactBody::Rollout(_) => "rollout",
             FactBody::Contended { .. } => "contended",
             FactBody::Unknown => "unknown",
         }

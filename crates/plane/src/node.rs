@@ -345,6 +345,7 @@ impl NodeState {
             beacon: None,
             run_request: self.open_items().run_request.filter(|_| !is_copied),
             tagged_run: self.open_items().tagged_run.clone().filter(|_| !is_copied),
+            rollout: None,
             stream_requested: self.work_waits && !is_copied,
             want_traits: self.traits.is_none() && self.open_items().untaken_traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
@@ -542,6 +543,7 @@ impl NodeState {
                 | FactBody::NotRebooted { .. }
                 | FactBody::Freshness { .. }
                 | FactBody::Action(_)
+                | FactBody::Rollout(_)
                 | FactBody::Unknown => {}
             }
         }

@@ -4,17 +4,14 @@
 use model::{Incarnation, NodeId};
 use serde::{Deserialize, Serialize};
 
+pub use model::rollout::{
+    DeclaredProbe, MAX_EVENT_TEXT, MAX_PROBE_NAME, MAX_PROBES, ProbeMode, ProbeOutcome, RolloutEventBody,
+};
+
 use crate::id::RolloutId;
 
 /// The most incarnations of a node that are told apart within one rollout.
 pub const MAX_INCARNATIONS: usize = 8;
-/// The longest text of an event that is kept, in bytes.
-pub const MAX_EVENT_TEXT: usize = 500;
-/// The most probes that a node declares.
-pub const MAX_PROBES: usize = 64;
-/// The longest name of a probe and of a boot, in bytes.
-pub const MAX_PROBE_NAME: usize = 100;
-
 /// One event. The shell hands it over once it knows that the node itself says so: the connection's key or
 /// the signed request, and the host key's signature over a probe's result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,108 +28,6 @@ pub struct RolloutEvent {
     pub oldest: u64,
     /// What happened.
     pub body: RolloutEventBody,
-}
-
-/// What happened on a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RolloutEventBody {
-    /// It saw that it is asked. It begins only after this was taken: a request that was withdrawn in the
-    /// meantime is answered with a refusal, so that what is in flight is never more than the control plane
-    /// counts.
-    DispatchAck,
-    /// It does not do what it is asked.
-    DispatchReject {
-        /// A stable code, as `not-before`.
-        code: String,
-    },
-    /// It switches now.
-    ActivationStarted,
-    /// It runs this release.
-    ActivationComplete {
-        /// The release.
-        release: u64,
-        /// The boot in which it runs it.
-        boot: String,
-    },
-    /// The switch failed.
-    ActivationFailed {
-        /// Why.
-        message: String,
-    },
-    /// The release takes effect at the next boot.
-    ActivationDeferred {
-        /// What needs the boot: `kernel`, `systemd`.
-        component: String,
-    },
-    /// The probes that will be judged.
-    ProbeTopologyDeclared {
-        /// All of them.
-        probes: Vec<DeclaredProbe>,
-    },
-    /// What a probe found.
-    ProbeResult {
-        /// The probe.
-        probe: String,
-        /// What it found.
-        outcome: ProbeOutcome,
-        /// The boot in which it looked.
-        boot: String,
-    },
-    /// A probe failed, and the time until this counts began.
-    ProbeFailureFirst {
-        /// The probe.
-        probe: String,
-    },
-    /// The node gave the release up.
-    Failed {
-        /// Why.
-        message: String,
-    },
-    /// It runs a release that it had before.
-    RollbackComplete {
-        /// Which.
-        release: u64,
-    },
-    /// It confirms.
-    Converged {
-        /// The release that it runs.
-        release: u64,
-        /// The boot in which it runs it.
-        boot: String,
-        /// Seconds since it activated it, by a clock that nobody sets.
-        soaked_secs: u64,
-    },
-}
-
-/// A probe that a node declares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeclaredProbe {
-    /// Its name.
-    pub name: String,
-    /// Whether it counts.
-    pub mode: ProbeMode,
-}
-
-/// Whether a probe counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProbeMode {
-    /// It must pass.
-    Enforce,
-    /// It is looked at.
-    Observe,
-    /// It is not run.
-    Disabled,
-}
-
-/// What a probe found. One that could not be run failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProbeOutcome {
-    /// All is well.
-    Pass,
-    /// It is not.
-    Fail,
 }
 
 /// Up to where the events of a node were taken. They are taken strictly in order: a number beyond the next

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::rollout::RolloutTask;
 use model::time::SLACK;
 use model::{Hostname, NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -214,6 +215,19 @@ impl MemberRecord {
         }
     }
 
+    /// What the wire asks it for.
+    pub(crate) fn task(&self) -> RolloutTask {
+        use NodeRolloutState::{Activating, Deferred, Failed, Soaking};
+        match (self.asked, self.goal) {
+            (Some(asked), _) => RolloutTask::Acknowledge { until: asked.until },
+            _ if self.points_to_target() => RolloutTask::Proceed,
+            (None, MemberGoal::Before) if matches!(self.state, Activating | Soaking | Deferred | Failed) => {
+                RolloutTask::GoBack
+            }
+            _ => RolloutTask::Hold,
+        }
+    }
+
     /// When it is to be looked at again. A pin that is over is taken off then, so that a clock that is set back
     /// does not bring it again.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
@@ -307,6 +321,7 @@ impl MemberRecord {
             // beginning, while it is waited for.
             RolloutEventBody::DispatchAck if self.state == Activating => Ok(()),
             RolloutEventBody::DispatchAck => self.acknowledge(terms),
+            RolloutEventBody::Unknown => Ok(()),
             RolloutEventBody::DispatchReject { code } => {
                 self.asked.ok_or(EventRefusal::NotAsked)?;
                 self.put_off(MemberFailure::Refused { code: kept(code) }, terms.now);

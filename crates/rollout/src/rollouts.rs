@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use model::rollout::RolloutDispatch;
 use model::status::Contact;
 use model::{Channel, NodeId, Timestamp};
 
@@ -102,15 +103,19 @@ impl Rollouts {
     /// node that acknowledged a request begins, or gives it up, by what this says next.
     pub fn pointer(&self, node: &NodeId) -> Option<RolloutPointer> {
         let (rollout, record) = self.pointing_of(node)?;
-        let wave = record.placement.wave;
-        let target = rollout.document.key.seq;
+        let document = &rollout.document;
+        let wave = usize::from(record.placement.wave);
         Some(RolloutPointer {
-            rollout: rollout.document.key.clone(),
-            id: rollout.document.id.clone(),
-            release: if record.points_to_target() { Some(target) } else { record.before },
-            asked_until: record.asked.map(|asked| asked.until),
-            wave,
-            soak_secs: rollout.rules.gate(usize::from(wave)).soak_secs,
+            rollout: document.key.clone(),
+            release: if record.points_to_target() { Some(document.key.seq) } else { record.before },
+            dispatch: RolloutDispatch {
+                rollout: document.id.clone(),
+                seq: document.key.seq,
+                wave: rollout.rules.wave_name(wave).to_owned(),
+                task: record.task(),
+                soak_secs: rollout.rules.gate(wave).soak_secs,
+                ended: document.state.is_over(),
+            },
         })
     }
 

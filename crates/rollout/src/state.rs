@@ -149,6 +149,11 @@ impl RolloutState {
         matches!(self, RolloutState::Active | RolloutState::Converging | RolloutState::Terminal)
     }
 
+    /// It is through, or another one took its place: nodes that are confirmed in it need the release of before no more.
+    pub fn is_over(self) -> bool {
+        matches!(self, RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned)
+    }
+
     /// It keeps the channel's next rollout waiting.
     pub fn is_running(self) -> bool {
         matches!(self, RolloutState::Active | RolloutState::Converging)

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use lang::Value;
+use model::rollout::RolloutDispatch;
 use model::status::Contact;
-use model::{Channel, Digest, Hostname, NodeId, Timestamp};
+use model::{Channel, Digest, Hostname, NodeId};
 use trust::RolloutTerms;
 
 use crate::event::{EventAnswer, RolloutEvent};
@@ -289,14 +290,8 @@ impl fmt::Display for RolloutNote {
 pub struct RolloutPointer {
     /// The rollout.
     pub rollout: RolloutKey,
-    /// What the wire calls it.
-    pub id: RolloutId,
     /// The release; absent where the node has none and the rollout starts nothing.
     pub release: Option<u64>,
-    /// The node is asked to begin until then, if it is.
-    pub asked_until: Option<Timestamp>,
-    /// The index of its wave.
-    pub wave: u16,
-    /// Seconds for which its probes must pass.
-    pub soak_secs: u64,
+    /// What the wire says to it.
+    pub dispatch: RolloutDispatch,
 }

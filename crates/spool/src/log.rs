@@ -419,7 +419,7 @@ fn reserves(body: &FactBody) -> u64 {
             | ActionOutcome::Failed { .. }
             | ActionOutcome::Expired => 2,
         },
-        FactBody::Action(_) => 2,
+        FactBody::Action(_) | FactBody::Rollout(_) => 2,
         FactBody::Run(_) | FactBody::Contended { .. } => 1,
         _ => 0,
     }

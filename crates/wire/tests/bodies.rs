@@ -7,6 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::exchange::{Answer, CheckIn, HeldRelease, RunNote, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
+use model::rollout::{RolloutDispatch, RolloutTask};
 use model::tags::TaggedRun;
 use model::{Action, Digest, ResourceReport, RunCounts, RunReport, Timestamp};
 use proptest::option;
@@ -247,11 +248,27 @@ fn answers() -> impl Strategy<Value = Answer> {
             beacon: None,
             run_request,
             tagged_run,
+            rollout: run_request.map(dispatch),
             stream_requested,
             want_traits,
             trust_links: Vec::new(),
         },
     )
+}
+
+fn dispatch(number: u64) -> RolloutDispatch {
+    let until = model::Timestamp::from_secs((number % 4_000_000_000).cast_signed());
+    let tasks =
+        [RolloutTask::Hold, RolloutTask::Acknowledge { until }, RolloutTask::Proceed, RolloutTask::GoBack];
+    let at = usize::try_from(number % 4).unwrap();
+    RolloutDispatch {
+        rollout: "stable@4f1c2a9".parse().unwrap(),
+        seq: number,
+        wave: "canary".to_owned(),
+        task: tasks[at],
+        soak_secs: number % 1_000,
+        ended: number.is_multiple_of(2),
+    }
 }
 
 fn holds_null(value: &serde_json::Value) -> bool {

@@ -168,6 +168,7 @@ fn stream() -> Vec<Said> {
                 beacon: None,
                 run_request: None,
                 tagged_run: None,
+                rollout: None,
                 stream_requested: false,
                 want_traits: false,
                 want_seen: false,

@@ -85,6 +85,7 @@ fn read(json: &[u8]) -> Result<FactBody, serde_json::Error> {
     let tag: Tag<'_> = serde_json::from_slice(json)?;
     Ok(match tag.kind.as_ref() {
         "run" => FactBody::Run(serde_json::from_slice(json)?),
+        "rollout" => FactBody::Rollout(serde_json::from_slice(json)?),
         "action" => FactBody::Action(serde_json::from_slice(json)?),
         _ => SmallFact::deserialize(&mut serde_json::Deserializer::from_slice(json))?,
     })
@@ -95,6 +96,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::rollout::{RolloutEventBody, RolloutFact};
     use crate::work::{ActionEvent, ActionFact, ActionOutcome, RefusalCode};
     use crate::{RunCounts, RunReport};
 
@@ -143,6 +145,12 @@ mod tests {
             FactBody::NotRebooted { reason: "no bus".to_owned() },
             FactBody::Contended { resources: Vec::new(), more: 0 },
             FactBody::Contended { resources: vec![contention()], more: 2 },
+            FactBody::Rollout(RolloutFact {
+                rollout: "stable@4f1c2a9".parse().unwrap(),
+                event_seq: 1,
+                event: RolloutEventBody::ActivationComplete { release: 7, boot: "boot".to_owned() },
+                signature: None,
+            }),
             FactBody::Action(ActionFact { id: "task/1".to_owned(), event: ActionEvent::Started }),
         ];
         for fact in &all {
@@ -157,6 +165,7 @@ mod tests {
                 | FactBody::Rebooting { .. }
                 | FactBody::NotRebooted { .. }
                 | FactBody::Contended { .. }
+                | FactBody::Rollout(_)
                 | FactBody::Action(_)
                 | FactBody::Unknown => {}
             }
@@ -193,6 +202,15 @@ mod tests {
         let message = "the quota is spent".to_owned();
         let outcome = ActionOutcome::Refused { code: RefusalCode::Unknown, message };
         assert_eq!(fact.event, ActionEvent::Ended { outcome, duration_ms: 1 });
+    }
+
+    /// WIR-1: so is an event of a rollout that only a newer agent has a word for.
+    #[test]
+    fn a_newer_event_of_a_rollout_is_read() {
+        let json =
+            r#"{"kind":"rollout","rollout":"stable@4f1c","eventSeq":2,"event":{"kind":"Snoozed","until":7}}"#;
+        let FactBody::Rollout(fact) = serde_json::from_str(json).unwrap() else { panic!("no event") };
+        assert_eq!((fact.event_seq, fact.event), (2, RolloutEventBody::Unknown));
     }
 
     /// WIR-1: so are an end and an event that only a newer agent has a word for.

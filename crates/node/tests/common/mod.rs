@@ -84,6 +84,7 @@ pub fn answer() -> Answer {
         beacon: None,
         run_request: None,
         tagged_run: None,
+        rollout: None,
         stream_requested: false,
         want_traits: false,
         want_seen: false,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lang::Value;
+use model::rollout::RolloutTask;
 use model::{Channel, Hostname, Incarnation, NodeId, Timestamp};
 use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
 use rollout::{
@@ -250,9 +251,9 @@ impl SimNode {
 
     /// What it is pointed to and asked.
     pub fn pointed(&mut self, pointer: &RolloutPointer, fate: Fate, now: Timestamp, rng: &mut Rng) {
-        let rollout = pointer.id.clone();
+        let rollout = pointer.dispatch.rollout.clone();
         let acknowledged = self.outboxes.get(&rollout).is_some_and(|outbox| outbox.acknowledged);
-        if let Some(until) = pointer.asked_until {
+        if let RolloutTask::Acknowledge { until } = pointer.dispatch.task {
             if now <= until {
                 let refuses = fate == Fate::Rejects && pointer.release == Some(pointer.rollout.seq);
                 let body = match refuses {
@@ -263,7 +264,8 @@ impl SimNode {
             }
             return;
         }
-        let is_target = pointer.release == Some(pointer.rollout.seq);
+        let is_target = pointer.dispatch.task == RolloutTask::Proceed;
+        assert_eq!(is_target, pointer.release == Some(pointer.rollout.seq));
         if acknowledged {
             if let Some(outbox) = self.outboxes.get_mut(&rollout) {
                 outbox.acknowledged = false;
@@ -274,7 +276,7 @@ impl SimNode {
             }
             if is_target && self.job.as_ref().is_none_or(|job| job.rollout != rollout) {
                 let phase = Phase::Switching(now.plus(Duration::from_secs(5 + rng.below(200))));
-                let soak = Duration::from_secs(pointer.soak_secs);
+                let soak = Duration::from_secs(pointer.dispatch.soak_secs);
                 let target = pointer.rollout.seq;
                 self.say(&rollout, RolloutEventBody::ActivationStarted);
                 self.job = Some(Job { rollout, target, soak, phase, fate });

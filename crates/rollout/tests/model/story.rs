@@ -67,6 +67,7 @@ pub fn state_name(state: RolloutState) -> &'static str {
 pub fn name_of(body: &RolloutEventBody) -> &'static str {
     match body {
         RolloutEventBody::DispatchAck => "DispatchAck",
+        RolloutEventBody::Unknown => "Unknown",
         RolloutEventBody::DispatchReject { .. } => "DispatchReject",
         RolloutEventBody::ActivationStarted => "ActivationStarted",
         RolloutEventBody::ActivationComplete { .. } => "ActivationComplete",

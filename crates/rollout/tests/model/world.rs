@@ -423,11 +423,7 @@ impl World {
         let Some(pointer) = self.planes[plane].rollouts.pointer(&self.nodes[node].id) else { return };
         let fate = self.fate(&self.nodes[node], Some(pointer.rollout.seq));
         if self.traced.as_ref() == Some(&self.nodes[node].hostname) {
-            let (release, asked) = (pointer.release, pointer.asked_until);
-            println!(
-                "{} plane {plane}: pointed by {} to {release:?}, asked until {asked:?}",
-                self.now, pointer.id
-            );
+            println!("{} plane {plane}: pointed to {:?}: {:?}", self.now, pointer.release, pointer.dispatch);
         }
         self.nodes[node].pointed(&pointer, fate, self.now, &mut self.rng);
     }
@@ -449,7 +445,7 @@ impl World {
             }
             _ => RolloutEventBody::Failed { message: "I feel bad".to_owned() },
         };
-        self.nodes[node].lie(&pointer.id, body);
+        self.nodes[node].lie(&pointer.dispatch.rollout, body);
         self.reach("lie");
     }
 

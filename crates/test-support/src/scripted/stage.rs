@@ -112,6 +112,7 @@ impl Play {
             beacon: None,
             run_request: None,
             tagged_run: None,
+            rollout: None,
             stream_requested: self.stream_requested,
             want_traits: false,
             want_seen: false,

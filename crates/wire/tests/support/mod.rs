@@ -304,6 +304,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 beacon: None,
                 run_request,
                 tagged_run: run_request.map(tagged),
+                rollout: None,
                 stream_requested,
                 want_traits,
                 want_seen: !want_traits,
