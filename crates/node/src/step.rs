@@ -36,7 +36,7 @@ use crate::state::{Adoption, LastRun};
 use freshness::Confirmation;
 use requests::{RequestNumbers, RunRequests};
 use runs::RunUnderWay;
-use trusted::HeldChain;
+use trusted::{HeldChain, LinkBearer};
 
 /// The shortest wait that a control plane may ask for between contacts.
 pub const MIN_CONTACT: Duration = Duration::from_secs(1);
@@ -262,7 +262,7 @@ impl Node {
                 self.on_stuck(UnadoptedCause::Keep, &why, now, &mut effects);
             }
             NodeInput::ForeignServer => self.on_foreign_server(&mut effects),
-            NodeInput::TrustLinks(links) => self.on_links(&links, now, &mut effects),
+            NodeInput::TrustLinks(links) => self.on_links(&links, LinkBearer::Anybody, now, &mut effects),
             NodeInput::TrustSaved => self.on_trust_saved(now),
             NodeInput::TrustNotSaved(why) => self.on_trust_not_saved(&why, &mut effects),
             NodeInput::TrustPinned(document) => self.on_trust_pinned(&document, now),
@@ -492,7 +492,7 @@ impl Node {
         if self.contact_pending || asks_first {
             self.deliver_soon(now);
         }
-        self.on_links(&answer.trust_links, now, effects);
+        self.on_links(&answer.trust_links, LinkBearer::ControlPlane, now, effects);
         // As the offer: the newer trust document may judge it otherwise. It comes again.
         if let Some(beacon) = answer.beacon.as_ref().filter(|_| !self.chain.is_changing()) {
             self.on_beacon(beacon, now, effects);
