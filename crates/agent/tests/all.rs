@@ -54,6 +54,7 @@ mod runs_by_tag_are_partial;
 mod runs_keep_what_a_change_needs;
 mod runs_that_are_cut_off_are_told;
 mod session_signs_with_the_server_s_time;
+mod sessions_go_by_one_snapshot;
 mod shutdown_delivers_pending_facts;
 mod status_names_contact_and_certificate;
 mod stops_in_order;
