@@ -39,6 +39,7 @@ mod task_arguments_are_exact;
 mod tasks_run_once_for_real;
 mod the_certificate_authority_is_replaced;
 mod the_control_plane_key_rotates;
+mod the_operators_ca_is_replaced;
 mod the_tutorial_works;
 mod tokens_and_revocations_are_declared;
 mod tokens_are_minted_offline;

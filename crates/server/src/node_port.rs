@@ -128,7 +128,7 @@ async fn answer(
             match matched.route.path {
                 route::TRUST_LINKS => {
                     let digest = matched.digest.as_deref().unwrap_or_default();
-                    json(&crate::operator_port::trust::links(plane, digest)?, accepts_gzip(&parts))
+                    crate::operator_port::trust::links(plane, &connection, digest, accepts_gzip(&parts))
                 }
                 route::BOOTSTRAP_REPORT => failed_joins::report(plane, &connection, &parts, body).await,
                 _ => crate::enroll::enroll(plane, &connection, &parts, body).await,

@@ -46,7 +46,8 @@ pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
 
 /// By what nodes count now.
 fn basis(plane: &ControlPlane, heads: &Heads) -> CountBasis {
-    CountBasis { heads: heads.version, recovery: plane.certificate_recovery() }
+    let issuers = plane.authorities.set().counting();
+    CountBasis { heads: heads.version, recovery: plane.certificate_recovery(), issuers }
 }
 
 /// As [`refresh`], with what releases declare of nodes: by that selectors find them, and the states of their

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use wire::{Code, Problem};
 
 use crate::authority::NodeAuthorities;
-use crate::failed_joins::ReportLimits;
+use crate::failed_joins;
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
 use crate::index::FleetIndex;
@@ -24,12 +24,15 @@ use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::operators::audit::Refusals;
+use crate::operators::authority::OperatorAuthority;
 use crate::posture::{self, Founded, Posture};
+use crate::prefix_limits::PrefixLimits;
 use crate::renew::NodeCertificates;
 use crate::sets::ReleaseSets;
 use crate::settings::CertificateSettings;
 use crate::streams::{FleetAdmission, StreamConfig};
 use crate::trust_chain::TrustChain;
+use crate::trust_links::OpenLinks;
 use crate::work::Orchestrator;
 
 /// Enrollments at once; more are refused as busy.
@@ -58,7 +61,9 @@ pub(crate) struct ControlPlane {
     /// Which tokens may be used, and whose certificates count no more.
     pub(crate) lists: SignedLists,
     /// How many failed joins are told from where.
-    pub(crate) reports: ReportLimits,
+    pub(crate) reports: PrefixLimits,
+    /// The trust documents for those whom nobody knows.
+    pub(crate) open_links: OpenLinks,
     /// Who may ask at the operator port.
     pub(crate) operators: Operators,
     /// How many refusals are in the audit log lately.
@@ -125,8 +130,9 @@ impl ControlPlane {
             trust: TrustChain::new(dir, founded.chain),
             certificates: NodeCertificates::new(authorities.clone(), certificates),
             lists: SignedLists::default(),
-            reports: ReportLimits::default(),
-            operators: Operators::new(founded.operator_ca),
+            reports: failed_joins::limits(),
+            open_links: OpenLinks::default(),
+            operators: Operators::new(OperatorAuthority::new(dir, founded.operator_ca)),
             refusals: Refusals::default(),
             authorities,
             names,

@@ -7,6 +7,7 @@ mod a_storm_of_joins_is_paced;
 mod actions_are_not_behind;
 mod an_outage_blames_no_node;
 mod another_ca_takes_over;
+mod another_operator_ca_takes_over;
 mod answers_tell_the_time;
 mod autonomous_mirror_is_read_only;
 mod bad_peers_cost_only_themselves;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lang::selector::Selector;
 use model::exchange::TraitReport;
+use plane::joining::{DeclaredKey, confirmation_now};
 use plane::{Heads, NodeState};
 use store::audit::{AuditEntry, AuditFilter, AuditSubject};
 use store::{FactRecord, RunFilter, RunRecord};
@@ -19,6 +20,7 @@ use crate::api::{
     NodesView, ReleaseSummary, RunName, StatusView, TrustHolders,
 };
 use crate::causes::{cause, causes_of, is_of_failures, since};
+use crate::joins;
 use crate::refresh::refresh;
 use crate::state::{ControlPlane, now};
 use crate::status_basis::StatusBasis;
@@ -43,6 +45,9 @@ pub(super) async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeVie
     let last_change = entries.find(|entry| entry.refused.is_none());
     let record = plane.store.node(&slot.id()).await.map_err(store_problem)?;
     let heads = plane.heads();
+    let key = slot.lock().node.key.clone();
+    // Where that cannot be read, what was recorded when it joined is said.
+    let declared_key = joins::declared_key(plane, &slot.names().1, &key).await.unwrap_or(DeclaredKey::None);
     let mut entry = slot.lock();
     let view = view(&mut entry.node, plane.status_basis(&heads));
     let failure =
@@ -54,7 +59,8 @@ pub(super) async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeVie
         record.map(|record| (record.capabilities, record.declared)).unwrap_or_default();
     let join_labels = declared.get("labels").cloned().unwrap_or_default();
     let join_labels = serde_json::from_value(join_labels).unwrap_or_default();
-    Ok(NodeView { same_cause: others, last_change, capabilities, join_labels, ..view })
+    let key_confirmation = view.key_confirmation.map(|recorded| confirmation_now(recorded, declared_key));
+    Ok(NodeView { same_cause: others, last_change, capabilities, join_labels, key_confirmation, ..view })
 }
 
 pub(super) async fn entry(call: OperatorCall, asked: EntryName) -> Result<EntryView, Problem> {
@@ -241,7 +247,7 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         seq: head.header.seq,
         label: head.header.label.clone(),
         signed_at: head.signed_at,
-        fresh_until: head.signed_at.plus(head.header.freshness()),
+        fresh_until: head.freshness().ends_at(),
         warns_at: Some(head.freshness().warns_at()),
         contact_secs: head.contact_secs,
         by: None,

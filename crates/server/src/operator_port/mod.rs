@@ -13,6 +13,7 @@
 mod call;
 mod fleet;
 mod joins;
+mod operator_authority;
 mod operators;
 mod publish;
 mod requests;
@@ -43,7 +44,10 @@ use crate::api::joins::{APPROVE_JOIN, DENY_JOIN, FORGET_JOIN, JOINS, RESOLVE_COP
 use crate::api::lists::{ADD_LISTS, FAILED_JOINS, LISTS};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
 use crate::api::operation::{Operation, OperationEffect, OperationReach, segments};
-use crate::api::operators::{ADD_OPERATOR, AUDIT, OPERATORS, REVOKE_OPERATOR, WHOAMI};
+use crate::api::operators::{
+    ADD_OPERATOR, AUDIT, OPERATOR_AUTHORITIES, OPERATORS, RENEW_OPERATOR, RETIRE_OPERATOR_AUTHORITY,
+    REVOKE_OPERATOR, ROTATE_OPERATOR_AUTHORITY, WHOAMI,
+};
 use crate::api::sealing::SEALING_KEYS;
 use crate::api::work::{
     BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, CONTROL_WORKFLOW, OUTPUT, SELECT, TASK, TASK_NODES, TASKS,
@@ -125,6 +129,10 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&OPERATORS, operators::list),
         route(&ADD_OPERATOR, operators::add),
         route(&REVOKE_OPERATOR, operators::revoke),
+        route(&OPERATOR_AUTHORITIES, operator_authority::view),
+        route(&ROTATE_OPERATOR_AUTHORITY, operator_authority::rotate),
+        route(&RETIRE_OPERATOR_AUTHORITY, operator_authority::retire),
+        route(&RENEW_OPERATOR, operator_authority::renew),
         route(&AUDIT, operators::audit),
         route(&OBJECTS, list::list),
         route(&OBJECT, list::one),
@@ -190,7 +198,8 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
         && let Some(asked) = segments(wire::route::TRUST_LINKS, path)
     {
         let digest = asked.into_iter().next().map(|(_, digest)| digest).unwrap_or_default();
-        return json(&trust::links(&plane, &digest)?, accepts_gzip(&parts));
+        let connection = parts.extensions.get::<Connection>().ok_or(Code::Internal)?;
+        return trust::links(&plane, connection, &digest, accepts_gzip(&parts));
     }
     let caller = match authenticated(&plane, &parts) {
         Ok(caller) => caller,

@@ -44,6 +44,11 @@ impl Fleet {
         self.operator_by_token(&token).await
     }
 
+    /// Whoever is at the other end of a connection that is open.
+    pub fn operator_of(&self, client: Client) -> Operator {
+        Operator { client, url: self.operator_url(), token: None }
+    }
+
     /// A connection that shows a token.
     pub async fn operator_by_token(&self, token: &str) -> Operator {
         let tls = self.without_certificate(TlsTermination::ControlPlane);
