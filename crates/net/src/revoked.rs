@@ -114,6 +114,13 @@ impl RevokedCertificates {
         });
     }
 
+    /// Waits until the certificates of these CAs and no others count.
+    pub async fn until_believed(&self, issuers: &BelievedIssuers) {
+        let mut changes = self.0.subscribe();
+        // It cannot end: `self` has the sender.
+        let _ = changes.wait_for(|revocations| revocations.issuers.as_ref() == Some(issuers)).await;
+    }
+
     /// Whether a peer's host is revoked. Certificates know whole seconds: one of the same second
     /// counts here, and who is behind it is judged anew by each request.
     pub(crate) fn has(&self, peer: &CertifiedPeer) -> bool {

@@ -45,6 +45,7 @@ pub(super) async fn rotate(call: OperatorCall, _: Empty) -> Result<OperatorAutho
         }
         let (authority, fleet) = (plane.operators.authority.clone(), plane.trust.fleet.to_string());
         on_disk(move || authority.rotate(&fleet, now())).await?;
+        plane.operators.authority.taken_up().await;
         tracing::info!(by = call.by, "another CA certifies operators");
         Ok(shown(plane, now()))
     })
@@ -63,6 +64,7 @@ pub(super) async fn retire(call: OperatorCall, _: Empty) -> Result<OperatorAutho
         drop_of_before(&call, now).await?;
         let authority = plane.operators.authority.clone();
         on_disk(move || authority.retire()).await?;
+        plane.operators.authority.taken_up().await;
         tracing::info!(by = call.by, "the CA of operators before counts no more");
         Ok(shown(plane, now))
     })

@@ -26,6 +26,9 @@ use crate::posture::{self, FoundError, NEXT_OPERATOR_CA, OPERATOR_CA, PREVIOUS_O
 const FILES: AuthorityFiles =
     AuthorityFiles { name: OPERATOR_CA, next: NEXT_OPERATOR_CA, previous: PREVIOUS_OPERATOR_CA };
 
+/// How long the operator port may take to go by other CAs.
+const TAKEN_UP_WITHIN: Duration = Duration::from_secs(5);
+
 /// The CAs of operators that count.
 pub struct OperatorAuthoritySet {
     current: Arc<Ca>,
@@ -148,6 +151,14 @@ impl OperatorAuthority {
         tracing::info!(key = set.current().key().id(), "one CA alone certifies operators");
         self.set.send_replace(Arc::new(set));
         Ok(())
+    }
+
+    /// Waits until the port goes by what counts now, within [`TAKEN_UP_WITHIN`].
+    pub(crate) async fn taken_up(&self) {
+        let Ok(issuers) = self.set().issuers() else { return };
+        if tokio::time::timeout(TAKEN_UP_WITHIN, self.revoked.until_believed(&issuers)).await.is_err() {
+            tracing::warn!("the operator port does not go by the CAs of operators yet that count");
+        }
     }
 
     /// The first admin gets a certificate of the CA that certifies by the credentials in the directory.
