@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::Method;
-use wire::body::MAX_ANSWER;
+use wire::body::{self, GZIP, MAX_ANSWER};
 
 /// One request, before it is signed.
 pub(crate) struct OutgoingCall<'a> {
@@ -25,4 +25,11 @@ impl<'a> OutgoingCall<'a> {
     ) -> OutgoingCall<'a> {
         OutgoingCall { method, path, bytes, coding, from: None, limit: MAX_ANSWER }
     }
+}
+
+/// A body as it is sent, and its coding.
+pub(crate) fn packed(plain: Vec<u8>) -> (Bytes, Option<&'static str>) {
+    let packed = body::compress(&plain);
+    let coding = packed.is_some().then_some(GZIP);
+    (Bytes::from(packed.unwrap_or(plain)), coding)
 }

@@ -38,7 +38,7 @@ use wire::signature::{self, SignatureHeaders, SignedTarget};
 use wire::{Code, Problem, batch, route};
 
 use crate::clock::now;
-use crate::outgoing_call::OutgoingCall;
+use crate::outgoing_call::{OutgoingCall, packed};
 use crate::render::chain;
 
 /// How long an answer may take, a long poll's wait apart.
@@ -293,8 +293,8 @@ impl NodeSession {
         NodeSession { signer, shared, dialing: tokio::sync::Mutex::default() }
     }
 
-    /// Dials with other credentials of the same node from now on, unless later ones are used already. Calls under way go on with the connection
-    /// that they have. One that leads to the same place is given up only once another one is made: a host whose clock
+    /// Dials with other credentials of the same node from now on, unless later ones are used. Calls under way go on with
+    /// their connection. One that leads to the same place is given up only once another one is made: a host whose clock
     /// is years ahead verifies none (IDN-11).
     pub fn renew(&self, credentials: SessionCredentials) {
         let mut shared = self.shared();
@@ -550,13 +550,6 @@ fn next_number(last: u64, now: Timestamp, close: bool) -> u64 {
         true => micros(now).max(last.saturating_add(1)),
         false => micros(now),
     }
-}
-
-/// A body as it is sent, and its coding.
-fn packed(plain: Vec<u8>) -> (Bytes, Option<&'static str>) {
-    let packed = body::compress(&plain);
-    let coding = packed.is_some().then_some(GZIP);
-    (Bytes::from(packed.unwrap_or(plain)), coding)
 }
 
 /// The problem that a response carries; `None` for a good one.

@@ -58,7 +58,10 @@ async fn a_certificate_that_is_kept_late_goes_by_what_is_believed_by_then() {
     let kept = tokio::time::timeout(Duration::from_secs(30), keeping).await.unwrap().unwrap().unwrap();
     assert!(kept.credentials.number > believed.credentials.number);
     let dialled = Client::dial(&pair.fleet.url(), kept.credentials.tls).await;
-    assert!(dialled.is_err(), "the CA before counts no more, also for sessions with the certificate that was kept");
+    assert!(
+        dialled.is_err(),
+        "the CA before counts no more, also for sessions with the certificate that was kept"
+    );
     assert!(!file.is_certified(), "it is said of the certificate, too");
 }
 

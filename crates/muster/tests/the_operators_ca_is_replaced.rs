@@ -108,8 +108,8 @@ fn a_stolen_ca_of_operators_opens_nothing() {
     let alice = fleet.operator("alice");
     let ci = fleet.file("ci.json").display().to_string();
     fleet.server.ok(&["operator", "add", "ci", "--role", "operator", "--token", "--out", &ci]);
-    let [cert, key] =
-        ["pem", "key"].map(|kind| std::fs::read_to_string(fleet.server.dir.join(format!("operator-ca.{kind}"))).unwrap());
+    let [cert, key] = ["pem", "key"]
+        .map(|kind| std::fs::read_to_string(fleet.server.dir.join(format!("operator-ca.{kind}"))).unwrap());
     let stolen = net::issue::Ca::load(&cert, &key).unwrap();
     fleet.server.ok(&["node", "list", "--operator", &thief]);
 

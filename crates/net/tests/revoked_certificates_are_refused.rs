@@ -130,7 +130,6 @@ async fn it_is_judged_by_when_it_was_issued() {
 async fn a_ca_that_counts_no_more_cuts_what_it_opened() {
     let (server, issued) = (start().await, today().minus(Duration::from_secs(10)));
     let mut idle = server.connect("web-1", issued, MONTH).await.unwrap();
-    let mut held = server.connect("web-2", issued, MONTH).await.unwrap();
     let (other, _) = Ca::generate("test 2", today()).unwrap();
     let both = format!("{}{}", server.ca.cert_pem(), other.cert_pem());
     let believe = |ca_pem: &str, reject_before| {
@@ -142,6 +141,7 @@ async fn a_ca_that_counts_no_more_cuts_what_it_opened() {
     eventually("one of before the time is cut", || idle.is_closed()).await;
     believe(&both, None);
     let mut idle = server.connect("web-1", issued, MONTH).await.unwrap();
+    let mut held = server.connect("web-2", issued, MONTH).await.unwrap();
     // Cuts of nodes are spread over a time; that of a revoked one is at once all the same.
     let long = BelievedIssuers::of(other.cert_pem(), None, Duration::from_secs(36_000)).unwrap();
     server.revoked.believe(long);

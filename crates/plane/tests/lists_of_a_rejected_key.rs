@@ -33,10 +33,7 @@ fn versions(reject: Option<Timestamp>) -> Vec<ChainHead> {
 fn an_allowlist_lets_nobody_in_and_a_revocation_shuts_out() {
     let fleet = "acme-1".parse().unwrap();
     let allowlist = TokenAllowlist { fleet, seq: 1, at: at(10), tokens: BTreeMap::new() };
-    let revoked = BTreeMap::from([(
-        "web-1".parse().unwrap(),
-        Revocation { not_before: at(5), why: None },
-    )]);
+    let revoked = BTreeMap::from([("web-1".parse().unwrap(), Revocation { not_before: at(5), why: None })]);
     let set = RevocationSet { fleet: allowlist.fleet.clone(), seq: 1, at: at(10), revoked };
     let sign = |by: u8| {
         let by = key(by);

@@ -31,8 +31,7 @@ use crate::posture::{self, FoundError, NEXT_CA, NODE_CA, PREVIOUS_CA};
 use crate::trust_chain::ChainDocuments;
 
 /// The files of the CA that certifies nodes, proxies and the control plane.
-const NODE_AUTHORITY: AuthorityFiles =
-    AuthorityFiles { name: NODE_CA, next: NEXT_CA, previous: PREVIOUS_CA };
+const NODE_AUTHORITY: AuthorityFiles = AuthorityFiles { name: NODE_CA, next: NEXT_CA, previous: PREVIOUS_CA };
 
 /// How many nodes a second are asked to renew after a CA was replaced: what two processors sign beside all else.
 const RENEWALS_A_SECOND: usize = 100;
@@ -216,7 +215,8 @@ impl CountingIssuers {
         let is_early = |limit: Timestamp| {
             node.certificate.is_some_and(|certificate| issued_at(certificate).secs() < limit.secs())
         };
-        let is_of_previous = self.previous.is_some() && (node.issuer.is_none() || node.issuer == self.previous);
+        let is_of_previous =
+            self.previous.is_some() && (node.issuer.is_none() || node.issuer == self.previous);
         self.reject_before.is_some_and(is_early) || !self.issued(node) && !is_of_previous
     }
 }

@@ -66,10 +66,13 @@ pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen)
     if args.drop_previous {
         next.push("for each operator who had a certificate: muster operator add NAME --role ROLE".to_owned());
         next.push(
-            "who may have had the CA may have added operators and tokens: compare muster operator list".to_owned(),
+            "who may have had the CA may have added operators and tokens: compare muster operator list"
+                .to_owned(),
         );
     } else {
-        next.push("each operator with a certificate, where his credentials are: muster operator renew".to_owned());
+        next.push(
+            "each operator with a certificate, where his credentials are: muster operator renew".to_owned(),
+        );
         next.push(format!(
             "once {} names no operator with a certificate of the CA before: {}",
             muster("key show"),
@@ -98,7 +101,8 @@ pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen)
 fn shut_out(view: &OperatorAuthorityView) -> String {
     match of_before(view) {
         Some(names) => format!("{names}, and can do nothing until he is added anew or has renewed his"),
-        None => "Certificates of the CA before that count no more, in copies of operator.json among them".to_owned(),
+        None => "Certificates of the CA before that count no more, in copies of operator.json among them"
+            .to_owned(),
     }
 }
 
@@ -107,7 +111,8 @@ fn of_before(view: &OperatorAuthorityView) -> Option<String> {
     let first: Vec<&str> = view.of_before.iter().take(NAMED).map(String::as_str).collect();
     let more = if view.of_before.len() > first.len() { ", ..." } else { "" };
     let count = plural(view.of_before.len(), "operator");
-    (!first.is_empty()).then(|| format!("{count} with a certificate of the CA before: {}{more}", first.join(", ")))
+    (!first.is_empty())
+        .then(|| format!("{count} with a certificate of the CA before: {}{more}", first.join(", ")))
 }
 
 /// The CAs in lines.

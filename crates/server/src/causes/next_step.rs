@@ -205,7 +205,9 @@ mod tests {
     #[test]
     fn a_certificate_of_a_ca_that_counts_no_more_is_a_cause() {
         let mut of_first = node(Some(CertificateValidity::starting(Timestamp(0), 40 * DAY)));
-        for (current, previous, told) in [(1, None, false), (2, Some(1), false), (2, None, true), (3, Some(2), true)] {
+        for (current, previous, told) in
+            [(1, None, false), (2, Some(1), false), (2, None, true), (3, Some(2), true)]
+        {
             let basis = StatusBasis {
                 issuers: issuers(current, previous),
                 ..basis(CertificateRecovery::Off, Timestamp(0).plus(DAY))

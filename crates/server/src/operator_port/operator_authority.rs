@@ -58,9 +58,14 @@ pub(super) async fn retire(call: OperatorCall, _: Empty) -> Result<OperatorAutho
         let (plane, now) = (&call.plane, now());
         let _one = plane.operators.changing.lock().await;
         if plane.operators.authority.set().previous().is_none() {
-            return Err(Problem::new(Code::NotFound, "no certificate authority of operators is to be retired"));
+            return Err(Problem::new(
+                Code::NotFound,
+                "no certificate authority of operators is to be retired",
+            ));
         }
-        call.audit.record(AuditSubject::of("the certificate authority of operators before".to_owned())).await?;
+        call.audit
+            .record(AuditSubject::of("the certificate authority of operators before".to_owned()))
+            .await?;
         drop_of_before(&call, now).await?;
         let authority = plane.operators.authority.clone();
         on_disk(move || authority.retire()).await?;
@@ -91,7 +96,8 @@ async fn drop_of_before(call: &OperatorCall, now: Timestamp) -> Result<(), Probl
         is_admin(&without(record), now) && (!is_founder || operators.authority.founder_is_here())
     };
     if !table.all().any(goes_on) {
-        let detail = "no admin of the whole fleet has a certificate of the new CA, or a token: renew one first";
+        let detail =
+            "no admin of the whole fleet has a certificate of the new CA, or a token: renew one first";
         return Err(Problem::new(Code::LastAdmin, detail));
     }
     for record in table.all() {
@@ -117,7 +123,10 @@ pub(super) async fn renew(call: OperatorCall, asked: RenewOperator) -> Result<Re
         let held = record.credentials.iter().find(|credential| credential.id == *id).cloned();
         let held = held.ok_or_else(gone)?;
         if held.kind != CredentialKind::Certificate {
-            return Err(Problem::new(Code::BadBody, "a token is of no certificate authority: it goes on as it is"));
+            return Err(Problem::new(
+                Code::BadBody,
+                "a token is of no certificate authority: it goes on as it is",
+            ));
         }
         record.credentials.retain(|credential| now < credential.expires);
         if record.credentials.len() >= MAX_CREDENTIALS {

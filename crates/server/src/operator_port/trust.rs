@@ -1,7 +1,7 @@
 //! The chain of trust documents (IDN-8): shown, and led on.
 
-use model::time::SLACK;
 use model::Timestamp;
+use model::time::SLACK;
 use net::accept::Connection;
 use store::audit::AuditSubject;
 use trust::chain::ChainError;

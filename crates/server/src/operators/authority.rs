@@ -90,7 +90,8 @@ impl OperatorAuthoritySet {
 
     /// An operator has a certificate of a CA before, and nothing that counts once that does not.
     pub(crate) fn shuts_out(&self, operator: &OperatorRecord, now: Timestamp) -> bool {
-        let mut counting = operator.credentials.iter().filter(|credential| now < credential.expires).peekable();
+        let mut counting =
+            operator.credentials.iter().filter(|credential| now < credential.expires).peekable();
         counting.peek().is_some() && counting.all(|credential| self.is_of_before(credential))
     }
 }
@@ -131,8 +132,7 @@ impl OperatorAuthority {
         let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         // Each has a name of its own: TLS libraries find a certificate's CA by that.
         let name = format!("{fleet} {OPERATOR_CA} {}", now.0);
-        let (ca, made): (Ca, Certified) =
-            Ca::generate(&name, now).map_err(posture::authority(&self.dir))?;
+        let (ca, made): (Ca, Certified) = Ca::generate(&name, now).map_err(posture::authority(&self.dir))?;
         OperatorAuthoritySet::settle(&self.dir)?;
         FILES.stage(&self.dir, &made)?;
         OperatorAuthoritySet::settle(&self.dir)?;

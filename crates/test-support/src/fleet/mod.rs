@@ -518,11 +518,6 @@ impl Operator {
         Ok(response)
     }
 
-    /// The connection is gone.
-    pub fn is_cut(&self) -> bool {
-        self.client.is_closed()
-    }
-
     pub async fn node(&mut self, hostname: &str) -> server::api::NodeView {
         self.get(&format!("/v1/nodes/{hostname}")).await.unwrap()
     }

@@ -12,6 +12,11 @@ use super::{Fleet, Operator};
 const DAY: u64 = 24 * 3600;
 
 impl Operator {
+    /// The connection is gone.
+    pub fn is_cut(&self) -> bool {
+        self.client.is_closed()
+    }
+
     /// Adds an operator with a token.
     pub async fn add(
         &mut self,
