@@ -205,6 +205,7 @@ mod tests {
     #[test]
     fn a_certificate_of_a_ca_that_counts_no_more_is_a_cause() {
         let mut of_first = node(Some(CertificateValidity::starting(Timestamp(0), 40 * DAY)));
+        of_first.issuer = Some(issuers(1, None).current);
         for (current, previous, told) in
             [(1, None, false), (2, Some(1), false), (2, None, true), (3, Some(2), true)]
         {
