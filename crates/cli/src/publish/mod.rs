@@ -210,7 +210,7 @@ fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> S
     if changed.same {
         return format!("release {} already holds this", publisher.seq().unwrap_or(0));
     }
-    let required = required(&built.requires(FEATURES));
+    let required = required(&built.requires_anywhere(FEATURES));
     let left_out = changed.left_out.phrase();
     let rollouts = rollouts::changed(&changed.rollouts);
     let notes = [required.trim_end(), &left_out, &rollouts].into_iter().filter(|note| !note.is_empty());
