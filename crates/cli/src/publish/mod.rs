@@ -46,8 +46,8 @@ const AFTER: &str = "\
 The release is built and signed here; the control plane verifies it, keeps it and points to
 it. Only what it lacks is sent. A repo with mistakes publishes nothing. The question names the
 nodes that have an entry now and get none. What tokens.yaml and revocations.yaml declare is signed
-and published too; a file that is not there changes nothing of what counts. A channel with `rollouts`
-is reached wave by wave: which begins when, with how many nodes, is said before and after.
+and published too; a file that is not there changes nothing of what counts.
+A channel with `rollouts` is reached wave by wave: which begins when, with how many nodes, is said.
 
 Examples:
   muster publish --repo fleet
