@@ -65,7 +65,7 @@ async fn in_words_and_as_json() {
     let (differs, text) = run(&control, dir.path(), &["diff"]).await;
     assert_eq!(differs, 2, "{text}");
     assert!(text.contains("3 same, 0 change") && text.contains("stable: wave canary"), "{text}");
-    assert!(text.contains("-30m") && text.contains("+1h"), "{text}");
+    assert!(text.contains("soak: 30m -> 1h"), "{text}");
     assert!(
         !text.contains("wave data"),
         "a time that is counted from the signature is no difference: {text}"

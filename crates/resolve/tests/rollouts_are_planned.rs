@@ -201,7 +201,10 @@ fn too_many_probes_of_one_node_are_named() {
         format!("rollouts: {{stable: {{}}}}\nprobes:\n{}", (0..33).map(probe).collect::<String>())
     };
     let found = wrong(&probes(""));
-    assert!(found[0].contains("E099") && found[0].contains("33 probes are declared"), "{found:?}");
+    assert!(
+        found[0].contains("E099") && found[0].contains("db-1.example.com of channel `stable` has 33 probes"),
+        "{found:?}"
+    );
     fleet(&probes(", nodes: \"lab-*\"")).rollouts(NOW, []).unwrap();
 }
 

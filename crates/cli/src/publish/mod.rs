@@ -47,7 +47,7 @@ The release is built and signed here; the control plane verifies it, keeps it an
 it. Only what it lacks is sent. A repo with mistakes publishes nothing. The question names the
 nodes that have an entry now and get none. What tokens.yaml and revocations.yaml declare is signed
 and published too; a file that is not there changes nothing of what counts.
-A channel with `rollouts` is reached wave by wave: which begins when, with how many nodes, is said.
+A channel with `rollouts` is reached by waves: each is told with its time and number of nodes.
 
 Examples:
   muster publish --repo fleet
