@@ -140,6 +140,8 @@ fn a_set_is_kept_whole_or_not_at_all_and_is_no_garbage_until_it_is_forgotten() {
     assert_eq!(generation, Generation { id, seq: 2, bytes: size });
     let is_there =
         |adoption: &Adoption| adoption.objects.values().all(|stub| durable.contents().has(&stub.digest));
+    // What else lies there is no generation.
+    std::fs::write(state.join("generations/lock"), "1\n").unwrap();
     // As if the agent had started anew: nothing is on its way.
     durable.want(&[Digest::of(b"something else")].into());
     durable.collect_garbage(&held).unwrap();

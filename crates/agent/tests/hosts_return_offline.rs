@@ -12,9 +12,13 @@ use activation::{
     ReturnCause, Trial,
 };
 use agent::generations::return_verb::{ReturnLook, look_at};
-use agent::generations::{GenerationFiles, InstalledAgent, ReturnUnits, ReturnWatchdog, boot_moment};
+use agent::generations::{
+    GenerationFiles, HostReturn, InstalledAgent, ReturnHostError, ReturnUnits, ReturnWatchdog, boot_moment,
+};
 use agent::machine::{Machine, MachineOptions};
-use agent::state::StateDir;
+use agent::runner::Runner;
+use agent::state::{StateDir, StateError};
+use agent::storage::Storage;
 use agent::verbs::run_once;
 use catalog::module::{Module, OnRemove};
 use converge::{RunMode, RunScope};
@@ -334,6 +338,32 @@ fn a_damaged_record_means_the_way_back_where_there_is_one() {
     std::fs::write(host.path("state/activation.json"), "no record").unwrap();
     host.look();
     host.assert_is_back("with a damaged record and no trial");
+}
+
+#[test]
+fn a_return_that_fails_in_its_middle_leaves_no_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = TriedHost::confirmed(dir.path());
+    host.try_two(&Disk::new());
+    let (files, machine) = (host.files(&Disk::new()), host.machine());
+    let target = one_generation();
+    assert!(files.running().unwrap().is_some());
+    let storage = Storage::start(machine.durable.clone()).unwrap();
+    let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());
+    let refused = |_: &Adoption| Err(StateError::StorageEnded);
+    let traits = lang::Value::Map(Default::default());
+    let back = HostReturn { files: &files, runner: &runner, traits: &traits, adopt: &refused };
+    let two = GenerationId(release(2, two(), None).0.root);
+    assert!(matches!(back.carry_out(two, &target), Err(ReturnHostError::State(_))));
+    assert_eq!(files.running().unwrap(), None, "nobody knows what it runs");
+    // What is not kept is not returned to, and a set that is kept is.
+    let unknown = Generation { id: GenerationId(Digest::of(b"unknown")), seq: 9, bytes: 0 };
+    assert!(matches!(back.carry_out(two, &unknown), Err(ReturnHostError::NotKept(_))));
+    let durable = machine.durable.clone();
+    let adopt = move |adoption: &Adoption| durable.adopt(adoption).map(drop);
+    let back = HostReturn { files: &files, runner: &runner, traits: &traits, adopt: &adopt };
+    assert_eq!(back.carry_out(two, &target).unwrap().run.unwrap().0.report.counts.failed, 0);
+    assert_eq!(files.running().unwrap(), Some(target.id));
 }
 
 #[test]

@@ -108,9 +108,14 @@ fn an_agent_that_lives_is_ended_and_one_that_died_is_not_needed() {
     let mut host = LocalHost::new(of("one\n"));
     let record = on_trial(&host);
     assert!(files(&host).watchdog().is_set_up(), "a loop looks");
+    // Its time is not over: the agent starts, and goes on with it.
+    let mut later = record.clone();
+    if let ActivationStage::Confirming(trial) = &mut later.under_way {
+        trial.deadline = boot_moment().unwrap().at.plus(Duration::from_secs(3600));
+    }
+    files(&host).persist(&later).unwrap();
     host.start();
     assert_eq!(host.read("etc/motd").as_deref(), Some("two\n"));
-    // A look by hand: nothing is due, as the record is not there yet.
     assert_eq!(printed(&host.agent(&["return", "--if-due"])).0, Some(0));
     files(&host).persist(&record).unwrap();
     wait_until_back(&host, &ReturnCause::NotConfirmed);

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationProcess, ActivationRecord,
-    ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, WatchdogDecision,
+    ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, RETURN_LIMIT, WatchdogDecision,
 };
 use model::log::FactBody;
+use net::notify::{ServiceState, service_manager};
 use node::Adoption;
 use rustix::process::{Pid, Signal, kill_process};
 use spool::{Disk, PeekedFile, SpoolError, StateLock};
@@ -116,16 +117,19 @@ pub fn look_at(options: &MachineOptions, files: &GenerationFiles) -> Result<Retu
 pub fn follow(options: &MachineOptions) -> Result<(), ReturnVerbError> {
     let files = GenerationFiles::of(options, &Disk::new());
     let watch = super::ReturnLoop::new(options);
+    // Nothing was ever on trial here: there is nothing to look at.
+    if files.kept()?.is_empty() {
+        return Ok(());
+    }
     let Some(_turn) = watch.begin()? else { return Ok(()) };
     loop {
+        // First of all too: whoever started this one writes its record then, and the one of before may be due.
+        std::thread::sleep(LOOK_EVERY);
         match look_at(options, &files) {
             Ok(ReturnLook::Over) => return Ok(()),
             Ok(ReturnLook::NotDue | ReturnLook::Done { .. }) => {}
-            Err(error) => {
-                tracing::error!(error = %chain(&error), "tried again in {} s", LOOK_EVERY.as_secs())
-            }
+            Err(error) => tracing::error!(error = %chain(&error), "tried again in {} s", LOOK_EVERY.as_secs()),
         }
-        std::thread::sleep(LOOK_EVERY);
     }
 }
 
@@ -229,8 +233,10 @@ fn act(
         (Looker::Watchdog, ReturnWatchdog::Units(units)) => Some(units),
         _ => None,
     };
-    if let Some(units) = units {
-        units.stop(SERVICE, STOP_PATIENCE);
+    match (looker, units) {
+        (Looker::Agent, _) => service_manager(ServiceState::StartsWithin(RETURN_LIMIT)),
+        (Looker::Watchdog, Some(units)) => units.stop(SERVICE, STOP_PATIENCE),
+        (Looker::Watchdog, None) => {}
     }
     let acted = take_state(looker, options, files).and_then(|machine| match machine {
         Some(machine) => go_on(files, machine),

@@ -45,7 +45,12 @@ impl Durable {
             entries => entries.map_err(failed)?,
         };
         for entry in entries {
-            let file = entry.map_err(failed)?.path().join(ADOPTION_FILE);
+            let entry = entry.map_err(failed)?.path();
+            let is_generation = entry.file_name().and_then(|name| name.to_str()?.parse::<Digest>().ok()).is_some();
+            if !is_generation {
+                continue;
+            }
+            let file = entry.join(ADOPTION_FILE);
             let file: StateFile<Adoption> = StateFile::new(&self.disk, file, MODE);
             let PeekedFile::Value(adoption) = file.peek().map_err(spool("read a kept generation"))? else {
                 continue;

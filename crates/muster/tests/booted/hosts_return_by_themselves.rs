@@ -24,6 +24,7 @@ const TWO: &str = "resources:\n  - file: /etc/hello\n    content: \"two\\n\"\n  
 const STATE: &str = "/var/lib/muster";
 const PROGRAM: &str = "/usr/bin/muster-agent";
 const UNIT: &str = "/usr/lib/systemd/system/muster-agent.service";
+const SECOND: Duration = Duration::from_secs(1);
 /// The timer, a stop, a run of a debug build.
 const BACK_WITHIN: Duration = Duration::from_secs(120);
 
@@ -127,8 +128,11 @@ impl TriedHost<'_> {
         let trial = Trial {
             target,
             boot: self.boot_id().parse().unwrap(),
-            // The machine is up for longer than that.
-            deadline: BootTime::BOOT,
+            deadline: match stage {
+                Stage::Armed => agent::generations::boot_moment().unwrap().at.plus(3600 * SECOND),
+                // The machine is up for longer than that.
+                Stage::Confirming => BootTime::BOOT,
+            },
             switched: BootTime::BOOT,
             next_try: 0,
             deaths: 0,
@@ -158,13 +162,9 @@ impl TriedHost<'_> {
     /// A host whose generation on trial is to be confirmed, and whose time for it is over.
     fn try_two(&self) {
         let record = self.arm();
+        files(self.host).persist(&record).unwrap();
         self.switch();
-        let target = *record.kept.last().unwrap_or(&Generation {
-            id: self.two.id(),
-            seq: self.two.adoption.seq,
-            bytes: 0,
-        });
-        let target = Generation { id: self.two.id(), ..target };
+        let target = Generation { id: self.two.id(), seq: self.two.adoption.seq, bytes: 0 };
         let record = ActivationRecord { under_way: self.trial(target, Stage::Confirming), ..record };
         files(self.host).persist(&record).unwrap();
     }
@@ -200,9 +200,12 @@ impl TriedHost<'_> {
     }
 }
 
+/// What a trial waits for.
 #[derive(Clone, Copy)]
 enum Stage {
+    /// The end of its switch, which has an hour.
     Armed,
+    /// To be confirmed, and its time is over.
     Confirming,
 }
 
@@ -300,13 +303,16 @@ fn whenever_it_went_down() {
     tried.cut_power();
     tried.assert_comes_back("after a power cut: to be confirmed");
 
-    tried.try_two();
-    let PeekedFile::Value(record) = files().peek().unwrap() else { panic!("there is a record") };
+    let record = tried.arm();
+    files().persist(&record).unwrap();
+    tried.switch();
+    // It would look in the middle of what follows, and not only after the boot.
+    web.ok(["systemctl", "stop", "muster-return.timer"]);
     let returning = ActivationStage::Returning(GenerationReturn {
         from: Generation { id: tried.two.id(), seq: tried.two.adoption.seq, bytes: 0 },
         cause: ReturnCause::NotConfirmed,
         boot: tried.boot_id().parse().unwrap(),
-        deadline: BootTime::BOOT,
+        deadline: agent::generations::boot_moment().unwrap().at.plus(3600 * SECOND),
     });
     files().persist(&ActivationRecord { under_way: returning, ..record }).unwrap();
     files().leave().unwrap();
