@@ -7,6 +7,7 @@
 //!       events                                           the way to the daemon
 //!         sync <- work                                   objects; actions
 //!           fetch exchange run_mark runner <- watch deadlines outcomes      contents; check-ins; runs, by resource
+//!             full_runs <- generations                       runs without the daemon; the way back
 //!             status why doctor bundle files             what people ask of one host
 //!             local                                      the Unix socket: both ends
 //!               daemon <- verbs                          the node's step, and what people type
@@ -35,6 +36,8 @@ pub mod exchange;
 mod failed_join;
 pub mod fetch;
 pub mod files;
+pub mod full_runs;
+pub mod generations;
 pub mod healing;
 pub mod identity;
 pub mod invocation;

@@ -116,6 +116,10 @@ impl Activation {
 
     /// The watchdog looks, in the boot that the record is of.
     fn watched(&mut self, now: BootTime) -> Vec<ActivationEffect> {
+        if matches!(self.record.under_way, ActivationStage::Returning(_)) {
+            // Whoever returned is gone.
+            return self.return_again(now);
+        }
         let moment = BootMoment { boot: self.boot.clone(), at: now };
         match self.record.watchdog(&moment) {
             WatchdogDecision::Nothing | WatchdogDecision::CountBoot => vec![ActivationEffect::Disarm],
