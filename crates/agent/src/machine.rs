@@ -206,6 +206,9 @@ impl Machine {
             last_reboot: durable.last_reboot().map_err(failed)?,
             trust: durable.trust().map_err(failed)?,
             certificate: membership::validity(&self.membership),
+            // Whoever goes on with activations knows both.
+            rollout: None,
+            trial: Default::default(),
         };
         let identity = Identity {
             hostname: self.membership.hostname.clone(),

@@ -13,6 +13,9 @@
 //! pending.json     notifications and verifies still owed
 //! pause.json       why and since when the host is paused; null when it is not
 //! reboot.json      the last reboot that was ordered
+//! rollout.json     the rollout that the node takes part in; null when it is over
+//! rollout-events.json  the numbers of its events in rollouts
+//! process.json     the agent that runs, or died
 //! activation.json  what is confirmed, and what is on trial (`crate::generations`)
 //! running.json     the generation that the host runs as a whole
 //! generations/     what kept generations need to come back
@@ -343,6 +346,11 @@ pub struct Durable {
 }
 
 impl Durable {
+    /// The disk that it lies on.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
     /// The incarnation of the log.
     pub fn incarnation(&self) -> Incarnation {
         locked(&self.log).incarnation().clone()
