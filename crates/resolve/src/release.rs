@@ -112,6 +112,7 @@ pub fn headers(built: &Built, stamp: &Stamp) -> Result<BTreeMap<Channel, Header>
             freshness_secs: freshness.into(),
             fallbacks: stamp.fallbacks.get(&channel).cloned().unwrap_or_default(),
             requires: requires.clone(),
+            rollout: None,
         };
         (channel, header)
     };

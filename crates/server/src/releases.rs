@@ -214,6 +214,7 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
                 format!("release {} requires {missing}, which this control plane does not have", header.seq);
             return Err(Problem::new(Code::FeatureMissing, detail));
         }
+        header.check_rollout().map_err(|error| refused(&error.to_string()))?;
         let now = now();
         if header.created > now.plus(SLACK) {
             return Err(refused(&in_the_future("a header", header.created, now)));
@@ -377,6 +378,7 @@ mod tests {
             freshness_secs: fresh.as_secs(),
             fallbacks: vec![],
             requires: vec![],
+            rollout: None,
         };
         let edge = newest.plus(fresh).plus(SLACK);
         is_likely(&header, newest, edge).unwrap();

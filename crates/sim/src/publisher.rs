@@ -103,6 +103,7 @@ impl Publisher {
                 freshness_secs: FRESH.as_secs(),
                 fallbacks,
                 requires: Vec::new(),
+                rollout: None,
             };
             let signed = sign(&header, &[&self.key]).unwrap();
             let head = Arc::new(Head {

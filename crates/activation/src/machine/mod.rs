@@ -7,11 +7,12 @@ mod way_back;
 
 use std::time::Duration;
 
+use model::health_probe::ProbeTopology;
+
 use self::failed_effect::LastStep;
 use crate::boot::{BootId, BootTime};
 use crate::generation::{Generation, GenerationId, GenerationLimits};
 use crate::io::{ActivationEffect, ActivationFact, ActivationInput};
-use crate::probe::ProbeTopology;
 use crate::probe_results::{HealthProbeResult, ProbeNews, ProbeResults};
 use crate::record::{ActivationRecord, ActivationStage, MAX_REASON, ReturnCause};
 use crate::terms::AfterConfirm;

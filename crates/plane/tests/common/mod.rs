@@ -58,6 +58,7 @@ pub fn head(seq: u64, channel_name: &str, selection: &Selection) -> Arc<Head> {
         freshness_secs: FRESH_SECS,
         fallbacks: vec![],
         requires: vec![],
+        rollout: None,
     };
     let signed = sign(&header, &[&release_key()]).unwrap();
     Arc::new(Head {

@@ -85,6 +85,10 @@ impl Built {
         let specs =
             || self.fleet.exact.values().chain(self.fleet.patterns.iter().map(|pattern| &pattern.spec));
         let uses = |feature: &Feature| {
+            if feature.rollout {
+                // Of one header, not of the release.
+                return false;
+            }
             if feature.secrets {
                 return specs().any(|spec| spec.secrets.is_some());
             }

@@ -135,6 +135,7 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
         freshness_secs: plan.freshness.as_secs(),
         fallbacks: Vec::new(),
         requires: Vec::new(),
+        rollout: None,
     };
     let header = signed::sign(&header, &[key]).unwrap();
     let summary = ReleaseSummary {
