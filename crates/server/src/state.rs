@@ -26,6 +26,7 @@ use crate::operators::Operators;
 use crate::operators::audit::Refusals;
 use crate::posture::{self, Founded, Posture};
 use crate::renew::NodeCertificates;
+use crate::rollouts::RolloutOwner;
 use crate::sets::ReleaseSets;
 use crate::settings::CertificateSettings;
 use crate::streams::{FleetAdmission, StreamConfig};
@@ -47,6 +48,8 @@ pub(crate) struct ControlPlane {
     pub(crate) hub: Arc<Hub>,
     /// Tasks and workflows.
     pub(crate) work: Orchestrator,
+    /// Releases on their way.
+    pub(crate) rollouts: RolloutOwner,
     pub(crate) metrics: Metrics,
     /// Changes the level of logs, where that can be done.
     pub(crate) log: Option<LogControl>,
@@ -117,6 +120,7 @@ impl ControlPlane {
             grants: GrantIndex::new(store.clone()),
             hub: Arc::new(Hub::new(store.clone(), index.clone())),
             work: Orchestrator::new(),
+            rollouts: RolloutOwner::new(),
             metrics: Metrics::new(),
             log,
             store,
@@ -194,6 +198,7 @@ impl ControlPlane {
         self.index.remove(node);
         self.hub.remove(node);
         self.work.removed(node);
+        self.rollouts.membership(node);
     }
 
     /// Why the signed artifacts are not loaded, while they are not (WIR-4).

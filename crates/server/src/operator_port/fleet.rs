@@ -229,6 +229,10 @@ async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView
         views.push(ChannelView {
             by: authors.get(&seq).cloned().flatten(),
             signer_retired: trust.header(&head.signed).is_err(),
+            rollout: match head.header.rollout {
+                Some(_) => plane.rollouts.of_channel(&head.header.channel).await,
+                None => None,
+            },
             ..channel_view(head)
         });
     }
@@ -246,6 +250,7 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         contact_secs: head.contact_secs,
         by: None,
         signer_retired: false,
+        rollout: None,
     }
 }
 

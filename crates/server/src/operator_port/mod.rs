@@ -16,6 +16,7 @@ mod joins;
 mod operators;
 mod publish;
 mod requests;
+mod rollouts;
 pub(crate) mod trust;
 mod work;
 
@@ -44,6 +45,7 @@ use crate::api::lists::{ADD_LISTS, FAILED_JOINS, LISTS};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
 use crate::api::operation::{Operation, OperationEffect, OperationReach, segments};
 use crate::api::operators::{ADD_OPERATOR, AUDIT, OPERATORS, REVOKE_OPERATOR, WHOAMI};
+use crate::api::rollouts::{CONTROL_ROLLOUT, EXPLAIN_ROLLOUT, ROLLOUT, ROLLOUT_NODES, ROLLOUTS};
 use crate::api::sealing::SEALING_KEYS;
 use crate::api::work::{
     BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, CONTROL_WORKFLOW, OUTPUT, SELECT, TASK, TASK_NODES, TASKS,
@@ -143,6 +145,11 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&WORKFLOW, views::workflow),
         route(&BEGIN_WORKFLOW, work::begin_workflow),
         route(&CONTROL_WORKFLOW, work::control_workflow),
+        route(&ROLLOUTS, rollouts::list),
+        route(&ROLLOUT, rollouts::show),
+        route(&ROLLOUT_NODES, rollouts::nodes),
+        route(&EXPLAIN_ROLLOUT, rollouts::explain),
+        route(&CONTROL_ROLLOUT, rollouts::control),
     ]
 });
 
