@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ::rollout::{RolloutKey, RolloutPointer};
 use lang::pattern::{Pattern, first_match};
 use model::exchange::Signed;
 use model::policy::RunTimes;
 use model::selection::{Selection, SelectionEntry};
 use model::{Channel, Digest, Hostname, ReleaseVersion, Timestamp};
-use ::rollout::{RolloutKey, RolloutPointer};
 use trust::{Freshness, Header};
 
 /// The release that one channel points to.
@@ -123,7 +123,8 @@ impl Heads {
         let newest = self.channels.values().max_by_key(|head| head.header.seq)?;
         let entry = newest.entry(hostname)?;
         let head = self.channels.get(&entry.channel)?;
-        let entry = if head.header.selection == newest.header.selection { entry } else { head.entry(hostname)? };
+        let entry =
+            if head.header.selection == newest.header.selection { entry } else { head.entry(hostname)? };
         (entry.channel == head.header.channel).then(|| (head.clone(), entry))
     }
 

@@ -261,7 +261,9 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
         if header.channel != *channel || header.fleet != plane.trust.fleet {
             return Err(refused("a header is of another channel or fleet"));
         }
-        header.check_rollout().map_err(|error| refused(&format!("the rollout of channel {channel}: {error}")))?;
+        header
+            .check_rollout()
+            .map_err(|error| refused(&format!("the rollout of channel {channel}: {error}")))?;
         if let Some(missing) = feature::missing(&header.requires, FEATURES) {
             let detail =
                 format!("release {} requires {missing}, which this control plane does not have", header.seq);

@@ -118,7 +118,9 @@ impl DurableRollouts {
             match terms(plane, &document.key).await? {
                 Some(terms) => stored.push(StoredRollout { document, terms, members }),
                 // Pruning keeps the release while the rollout is.
-                None => tracing::error!(rollout = %document.key, "a rollout's release is not stored, so it is left out"),
+                None => {
+                    tracing::error!(rollout = %document.key, "a rollout's release is not stored, so it is left out")
+                }
             }
         }
         let of_gone = gone.iter().flat_map(|key| self.core.members(key)).map(|record| record.node.clone());

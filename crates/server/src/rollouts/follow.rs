@@ -88,7 +88,9 @@ fn members_of(plane: &ControlPlane, heads: &Heads) -> BTreeMap<Channel, Vec<Chan
 }
 
 fn newest_of<'a>(core: &'a Rollouts, channel: &Channel) -> Option<&'a RolloutDocument> {
-    core.documents().filter(|document| document.key.channel == *channel).max_by_key(|document| document.key.seq)
+    core.documents()
+        .filter(|document| document.key.channel == *channel)
+        .max_by_key(|document| document.key.seq)
 }
 
 /// What ends the rollouts of a channel whose newest release goes to all of its nodes at once.
@@ -168,9 +170,8 @@ fn left(channel: &Channel, node: &NodeId) -> RolloutInput {
 /// A rollout of the channel that is current, or waits, has no such member.
 fn lacks(core: &Rollouts, channel: &Channel, node: &NodeId) -> bool {
     let is_over = |state| matches!(state, RolloutState::Superseded | RolloutState::Pruned);
-    let mut of_channel = core
-        .documents()
-        .filter(|document| document.key.channel == *channel && !is_over(document.state));
+    let mut of_channel =
+        core.documents().filter(|document| document.key.channel == *channel && !is_over(document.state));
     of_channel.any(|document| core.member(&document.key, node).is_none())
 }
 
@@ -187,7 +188,9 @@ pub(super) async fn came_or_went(
         let channel = place.as_ref().map(|(_, (head, _))| head.header.channel.clone());
         let of_node = core.documents().filter(|document| core.member(&document.key, &id).is_some());
         let of_node: BTreeSet<&Channel> = of_node.map(|document| &document.key.channel).collect();
-        inputs.extend(of_node.into_iter().filter(|other| Some(*other) != channel.as_ref()).map(|o| left(o, &id)));
+        inputs.extend(
+            of_node.into_iter().filter(|other| Some(*other) != channel.as_ref()).map(|o| left(o, &id)),
+        );
         if let Some((slot, (head, entry))) = place
             && head.header.rollout.is_some()
             && lacks(core, &head.header.channel, &id)
@@ -240,7 +243,8 @@ impl<'a> JoiningNodes<'a> {
                 continue;
             }
             let known = crate::releases::committed(plane, signed)?;
-            let named = header.fallbacks.iter().any(|named| named.seq == release.seq && named.header == digest);
+            let named =
+                header.fallbacks.iter().any(|named| named.seq == release.seq && named.header == digest);
             if named || now() <= known.created.plus(known.freshness()) {
                 before = Some(release.seq);
             }

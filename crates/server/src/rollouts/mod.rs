@@ -30,7 +30,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use wire::{Code, Problem};
 
 use self::durable::DurableRollouts;
-pub(crate) use self::events::{EventsTaken, HeardEvents, are_among};
+pub(crate) use self::events::{EventsTaken, HeardEvents, are_among, believed};
 pub(crate) use self::run::run;
 use crate::state::{ControlPlane, run_to_completion};
 

@@ -101,7 +101,8 @@ impl RolloutOwner {
             nodes += 1;
             confirmed += usize::from(member.state == NodeRolloutState::Converged);
         }
-        let paused = document.paused.as_ref().map(|paused| format!("{} paused it at {}", paused.by, paused.at));
+        let paused =
+            document.paused.as_ref().map(|paused| format!("{} paused it at {}", paused.by, paused.at));
         let halted = document.halt.as_ref().map(|halt| halt.cause.to_string());
         Some(ChannelRolloutView {
             id: document.id.clone(),
@@ -163,7 +164,10 @@ fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
         published: document.published,
         state: document.state,
         since: document.since,
-        paused: document.paused.as_ref().map(|paused| RolloutPauseView { by: paused.by.clone(), at: paused.at }),
+        paused: document
+            .paused
+            .as_ref()
+            .map(|paused| RolloutPauseView { by: paused.by.clone(), at: paused.at }),
         halt: document.halt.as_ref().map(|halt| RolloutHaltView {
             at: halt.at,
             cause: halt.cause.to_string(),

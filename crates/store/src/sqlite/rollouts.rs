@@ -89,7 +89,9 @@ fn commit(
     let mut accepted = Vec::with_capacity(write.facts.len());
     for batch in write.facts {
         match nodes::active(db, &batch.node) {
-            Ok(_) => accepted.push(Some(facts::append(db, &batch.node, &batch.incarnation, batch.facts, now)?)),
+            Ok(_) => {
+                accepted.push(Some(facts::append(db, &batch.node, &batch.incarnation, batch.facts, now)?))
+            }
             Err(StoreError::UnknownNode(_)) => accepted.push(None),
             Err(error) => return Err(error.into()),
         }
