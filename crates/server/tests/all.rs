@@ -49,6 +49,7 @@ mod revocations_cut_within_one_poll;
 mod revoked_operators_are_cut_at_once;
 mod routes;
 mod rollout_events_take_effect_once;
+mod rollouts_are_spoken_of_in_the_source_form;
 mod rollouts_reach_nodes_wave_by_wave;
 mod run_requests_reach_open_links;
 mod runs_are_requested_by_tag;

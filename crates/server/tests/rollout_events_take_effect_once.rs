@@ -95,7 +95,7 @@ async fn a_withdrawn_request_begins_nothing() {
     let (fleet, mut node, _) = begun().await;
     let mut operator = fleet.operator().await;
     let rollout = node.until_asked().await;
-    let _: RolloutView = operator.post("/v1/rollouts/stable/pause", &()).await.unwrap();
+    let _: RolloutView = operator.post("/v1/rollouts/stable/pause", &serde_json::json!({})).await.unwrap();
     let answer = node.say(&rollout, RolloutEventBody::DispatchAck).await;
     assert_eq!(answer.rollout.unwrap().task, RolloutTask::Hold);
     assert_eq!(state(&mut operator).await, NodeRolloutState::Pending);

@@ -142,13 +142,13 @@ async fn a_failure_in_the_first_wave_stops_it() {
     let channel = operator.status().await.channels.remove(0).rollout.unwrap();
     assert!(channel.cause.unwrap().contains("in wave canary failed"));
     // Going on in spite of it is an operator's word.
-    let _: RolloutView = operator.post("/v1/rollouts/stable/resume", &()).await.unwrap();
+    let _: RolloutView = operator.post("/v1/rollouts/stable/resume", &serde_json::json!({})).await.unwrap();
     nodes[1].until_asked().await;
 }
 
 #[tokio::test]
 async fn what_was_started_goes_back_where_the_terms_say_so() {
-    let (fleet, mut nodes, second) = begun(3, terms("web-1 web-2", OnFailure::Rollback)).await;
+    let (fleet, mut nodes, second) = begun(3, terms("web-1,web-2", OnFailure::Rollback)).await;
     let mut operator = fleet.operator().await;
     let first = release(&fleet, 1, None);
     let rollout = nodes[0].until_asked().await;

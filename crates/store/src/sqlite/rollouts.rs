@@ -9,7 +9,7 @@ use rollout::{
 use rusqlite::{Connection, Row, params};
 
 use super::Store;
-use super::cell::{Json, OrFail, int, uint};
+use super::cell::{Json, int, uint};
 use super::query::{self, change};
 use super::{facts, nodes};
 use crate::closure::limit;
@@ -43,12 +43,8 @@ impl Store {
     /// Rollouts with their members, in the order of channels and numbers, and the versions of all budgets; both of one
     /// moment.
     pub async fn rollouts(&self, which: StoredMembers) -> Result<(Vec<KeptRollout>, BudgetVersions)> {
-        self.read(move |db| {
-            let transaction = db.unchecked_transaction();
-            let transaction = transaction.or_fail("read the rollouts")?;
-            Ok((read(&transaction, which)?, budgets(&transaction)?))
-        })
-        .await
+        // A read is one transaction.
+        self.read(move |db| Ok((read(db, which)?, budgets(db)?))).await
     }
 
     /// The document of a rollout, pruned or not, by what the wire calls it.
