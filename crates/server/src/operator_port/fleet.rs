@@ -152,12 +152,17 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         None => plane.index.totals(look),
         Some(scope) => look(&totals_of(plane, &scope).await?),
     };
+    let mut channels = channels(plane, &heads).await?;
+    if call.is_scoped() {
+        // Their numbers are of nodes of others too.
+        channels.iter_mut().for_each(|channel| channel.rollout = None);
+    }
     Ok(StatusView {
         fleet: plane.trust.fleet.clone(),
         posture: plane.posture(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seq: heads.seq(),
-        channels: channels(plane, &heads).await?,
+        channels,
         nodes: states.values().sum(),
         states,
         causes: top.into_iter().filter_map(|top| cause_view(plane, basis, top)).collect(),
