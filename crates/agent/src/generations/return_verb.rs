@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationProcess, ActivationRecord,
-    ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, RETURN_LIMIT, WatchdogDecision,
+    ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, RETURN_LIMIT,
+    WatchdogDecision,
 };
 use model::log::FactBody;
 use net::notify::{ServiceState, service_manager};
@@ -128,7 +129,9 @@ pub fn follow(options: &MachineOptions) -> Result<(), ReturnVerbError> {
         match look_at(options, &files) {
             Ok(ReturnLook::Over) => return Ok(()),
             Ok(ReturnLook::NotDue | ReturnLook::Done { .. }) => {}
-            Err(error) => tracing::error!(error = %chain(&error), "tried again in {} s", LOOK_EVERY.as_secs()),
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "tried again in {} s", LOOK_EVERY.as_secs())
+            }
         }
     }
 }
