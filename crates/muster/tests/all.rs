@@ -27,6 +27,7 @@ mod operators_are_added_and_revoked;
 mod pages_name_commands_that_exist;
 mod proofs_are_checked_offline;
 mod publish_names_whom_it_leaves;
+mod publish_says_which_wave_begins_when;
 mod publish_uploads_only_the_change;
 mod real_agents_meet_a_restored_control_plane;
 mod reference_is_current;

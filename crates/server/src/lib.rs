@@ -10,8 +10,8 @@
 //! each node ([`declared`]); so who asks how the fleet does looks at no node that is not shown.
 //!
 //! Tasks: one accept loop a port, one per connection; [`upkeep`] flushes contacts, renews
-//! what is renewed by itself, refreshes the totals and prunes; one actor for each open task of operators, and one
-//! for all workflows. Shared state is [`state::ControlPlane`]; heads
+//! what is renewed by itself, refreshes the totals and prunes; one actor for each open task of operators, one for all
+//! workflows, and one for all [`rollouts`]. Shared state is [`state::ControlPlane`]; heads
 //! travel in a watch channel, so that a publish wakes those who wait.
 
 mod answer;
@@ -43,6 +43,7 @@ mod prefix_limits;
 mod refresh;
 mod releases;
 mod renew;
+mod rollouts;
 mod run;
 mod sets;
 mod settings;

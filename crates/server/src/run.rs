@@ -32,7 +32,7 @@ use crate::settings::CertificateSettings;
 use crate::state::{ControlPlane, PlaneSettings, now};
 use crate::streams::StreamConfig;
 use crate::work::{self, Orchestrator};
-use crate::{node_port, open_files, operator_port, releases, streams, upkeep};
+use crate::{node_port, open_files, operator_port, releases, rollouts, streams, upkeep};
 
 /// Connections of operators at once.
 const OPERATOR_CONNECTIONS: usize = 256;
@@ -188,6 +188,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     tasks.extend([
         tokio::spawn(upkeep::run(plane.clone(), journal, stop.subscribe())),
         tokio::spawn(Orchestrator::run(plane.clone(), stop.subscribe())),
+        tokio::spawn(rollouts::run(plane.clone(), stop.subscribe())),
         tokio::spawn(streams::announce(plane.clone(), stop.subscribe())),
         tokio::spawn(certified.reissue(plane, stop.subscribe())),
     ]);

@@ -28,6 +28,7 @@ use crate::operators::authority::OperatorAuthority;
 use crate::posture::{self, Founded, Posture};
 use crate::prefix_limits::PrefixLimits;
 use crate::renew::NodeCertificates;
+use crate::rollouts::RolloutOwner;
 use crate::sets::ReleaseSets;
 use crate::settings::CertificateSettings;
 use crate::streams::{FleetAdmission, StreamConfig};
@@ -50,6 +51,8 @@ pub(crate) struct ControlPlane {
     pub(crate) hub: Arc<Hub>,
     /// Tasks and workflows.
     pub(crate) work: Orchestrator,
+    /// Releases on their way.
+    pub(crate) rollouts: RolloutOwner,
     pub(crate) metrics: Metrics,
     /// Changes the level of logs, where that can be done.
     pub(crate) log: Option<LogControl>,
@@ -122,6 +125,7 @@ impl ControlPlane {
             grants: GrantIndex::new(store.clone()),
             hub: Arc::new(Hub::new(store.clone(), index.clone())),
             work: Orchestrator::new(),
+            rollouts: RolloutOwner::new(),
             metrics: Metrics::new(),
             log,
             store,
@@ -200,6 +204,7 @@ impl ControlPlane {
         self.index.remove(node);
         self.hub.remove(node);
         self.work.removed(node);
+        self.rollouts.membership(node);
     }
 
     /// Why the signed artifacts are not loaded, while they are not (WIR-4).

@@ -158,12 +158,17 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         None => plane.index.totals(look),
         Some(scope) => look(&totals_of(plane, &scope).await?),
     };
+    let mut channels = channels(plane, &heads).await?;
+    if call.is_scoped() {
+        // Their numbers are of nodes of others too.
+        channels.iter_mut().for_each(|channel| channel.rollout = None);
+    }
     Ok(StatusView {
         fleet: plane.trust.fleet.clone(),
         posture: plane.posture(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seq: heads.seq(),
-        channels: channels(plane, &heads).await?,
+        channels,
         nodes: states.values().sum(),
         states,
         causes: top.into_iter().filter_map(|top| cause_view(plane, basis, top)).collect(),
@@ -235,6 +240,10 @@ async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView
         views.push(ChannelView {
             by: authors.get(&seq).cloned().flatten(),
             signer_retired: trust.header(&head.signed).is_err(),
+            rollout: match head.header.rollout {
+                Some(_) => plane.rollouts.of_channel(&head.header.channel).await,
+                None => None,
+            },
             ..channel_view(head)
         });
     }
@@ -252,6 +261,7 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         contact_secs: head.contact_secs,
         by: None,
         signer_retired: false,
+        rollout: None,
     }
 }
 

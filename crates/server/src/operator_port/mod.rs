@@ -17,6 +17,7 @@ mod operator_authority;
 mod operators;
 mod publish;
 mod requests;
+mod rollouts;
 pub(crate) mod trust;
 mod work;
 
@@ -48,6 +49,7 @@ use crate::api::operators::{
     ADD_OPERATOR, AUDIT, OPERATOR_AUTHORITIES, OPERATORS, RENEW_OPERATOR, RETIRE_OPERATOR_AUTHORITY,
     REVOKE_OPERATOR, ROTATE_OPERATOR_AUTHORITY, WHOAMI,
 };
+use crate::api::rollouts::{CONTROL_ROLLOUT, EXPLAIN_ROLLOUT, ROLLOUT, ROLLOUT_NODES, ROLLOUTS};
 use crate::api::sealing::SEALING_KEYS;
 use crate::api::work::{
     BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, CONTROL_WORKFLOW, OUTPUT, SELECT, TASK, TASK_NODES, TASKS,
@@ -151,6 +153,11 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&WORKFLOW, views::workflow),
         route(&BEGIN_WORKFLOW, work::begin_workflow),
         route(&CONTROL_WORKFLOW, work::control_workflow),
+        route(&ROLLOUTS, rollouts::list),
+        route(&ROLLOUT, rollouts::show),
+        route(&ROLLOUT_NODES, rollouts::nodes),
+        route(&EXPLAIN_ROLLOUT, rollouts::explain),
+        route(&CONTROL_ROLLOUT, rollouts::control),
     ]
 });
 

@@ -6,6 +6,7 @@ pub mod lists;
 pub mod operators;
 pub mod proxy;
 pub mod release;
+pub mod rollouts;
 pub mod synced;
 
 use std::path::Path;
