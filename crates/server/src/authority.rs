@@ -344,3 +344,6 @@ fn put_in_place(dir: &Path, set: &AuthoritySet) -> Result<(), FoundError> {
     spool::atomic::write_file(&disk, &pem, staged.cert_pem().as_bytes(), 0o644)?;
     fs::remove_file(&next).map_err(|source| FoundError::Write { path: next, source })
 }
+
+#[cfg(test)]
+mod tests;

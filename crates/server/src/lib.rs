@@ -37,6 +37,7 @@ mod objects;
 mod open_files;
 mod operator_port;
 mod operators;
+mod own_certificate;
 pub mod posture;
 mod refresh;
 mod releases;

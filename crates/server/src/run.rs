@@ -25,6 +25,7 @@ use crate::fleet_name::FleetName;
 use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::node_port::PortListener;
+use crate::own_certificate::OwnCertificate;
 use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
 use crate::refresh::refresh;
 use crate::settings::CertificateSettings;
@@ -44,9 +45,6 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Nodes read at once at the start.
 const NODES_READ: usize = 500;
-
-/// How often it is looked whether the control plane's own certificate is due to be made anew, at the most.
-const REISSUE_LOOK: Duration = Duration::from_secs(60);
 
 /// How a control plane is started.
 #[derive(Clone, Debug)]
@@ -498,7 +496,7 @@ fn server_tls(
 /// The control plane's own certificate, as the ports show it.
 struct CertifiedPorts {
     operator_ca: String,
-    own: CertificateValidity,
+    own: OwnCertificate,
     /// For nodes, for proxies, for operators.
     tls: [watch::Sender<Tls>; 3],
 }
@@ -507,33 +505,30 @@ impl CertifiedPorts {
     fn new(plane: &ControlPlane, operator_ca: String) -> Result<CertifiedPorts, ServerStartError> {
         let own = own_validity(plane);
         let tls = server_tls(plane, &operator_ca, own)?.map(watch::Sender::new);
-        Ok(CertifiedPorts { operator_ca, own, tls })
+        Ok(CertifiedPorts { operator_ca, own: OwnCertificate::made(own), tls })
     }
 
-    /// Makes the certificate anew at half of its validity while the control plane runs, and when another CA certifies; new connections get it, and
-    /// those that are open go on. By the clock, which goes on while the machine sleeps; one that was set back is made
-    /// anew too.
+    /// Makes the certificate anew when it is due while the control plane runs; new connections get it, and those that are
+    /// open go on.
     async fn reissue(mut self, plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
         let mut authorities = plane.authorities.changes();
-        // Until a certificate of the other CA was made.
-        let mut changed = false;
         loop {
             tokio::select! {
-                () = tokio::time::sleep(REISSUE_LOOK.min(self.own.span() / 16)) => {}
-                Ok(()) = authorities.changed() => changed = true,
+                () = tokio::time::sleep(self.own.look_within()) => {}
+                Ok(()) = authorities.changed() => self.own.authorities_changed(),
                 () = stopped(&mut shutdown) => return,
             }
-            if !changed && (self.own.from..self.own.half()).contains(&now()) {
+            if !self.own.is_due(now()) {
                 continue;
             }
             let next = own_validity(&plane);
             match server_tls(&plane, &self.operator_ca, next) {
                 Ok(renewed) => {
-                    (self.own, changed) = (next, false);
+                    self.own = OwnCertificate::made(next);
                     self.tls.iter().zip(renewed).for_each(|(tls, renewed)| {
                         tls.send_replace(renewed);
                     });
-                    tracing::info!(until = %self.own.until, "the control plane's certificate was made anew");
+                    tracing::info!(until = %next.until, "the control plane's certificate was made anew");
                 }
                 Err(error) => {
                     tracing::error!(error = %crate::answer::chain(&error), "the certificate could not be renewed");
