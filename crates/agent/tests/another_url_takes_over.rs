@@ -11,34 +11,42 @@ use test_support::agent_pair::{NODE, Pair, says};
 use test_support::fleet;
 use test_support::wait::until;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// A way to the control plane that passes bytes on until it is dropped: then it is gone with all its connections.
-struct Way {
-    url: ServerUrl,
+pub(crate) struct Way {
+    pub(crate) url: ServerUrl,
+    /// Where it leads to; nowhere while there is none.
+    there: watch::Sender<Option<String>>,
     /// Says how many connections there were.
-    used: tokio::sync::watch::Receiver<usize>,
-    task: tokio::task::JoinHandle<()>,
+    used: watch::Receiver<usize>,
+    task: JoinHandle<()>,
 }
 
 impl Way {
-    async fn to(there: &ServerUrl) -> Way {
+    pub(crate) async fn to(there: &ServerUrl) -> Way {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let (count, used) = tokio::sync::watch::channel(0);
-        let there = there.authority();
+        let (count, used) = watch::channel(0);
+        let (there, leads) = watch::channel(Some(there.authority()));
         let task = tokio::spawn(async move {
             let mut passing = JoinSet::new();
             while let Ok((mut near, _)) = listener.accept().await {
                 count.send_modify(|used| *used += 1);
-                let there = there.clone();
+                let Some(there) = leads.borrow().clone() else { continue };
                 passing.spawn(async move {
                     let mut far = TcpStream::connect(there).await?;
                     tokio::io::copy_bidirectional(&mut near, &mut far).await
                 });
             }
         });
-        Way { url, used, task }
+        Way { url, there, used, task }
+    }
+
+    /// New connections lead there from now on.
+    pub(crate) fn lead(&self, there: Option<&ServerUrl>) {
+        self.there.send_replace(there.map(ServerUrl::authority));
     }
 
     fn used(&self) -> usize {

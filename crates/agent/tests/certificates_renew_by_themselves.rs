@@ -17,6 +17,8 @@ use test_support::fleet;
 use test_support::wait::until;
 use trust::token::KeySource;
 
+use crate::another_url_takes_over::Way;
+
 fn membership(pair: &Pair) -> Membership {
     StateDir::create(&pair.state()).unwrap().membership().unwrap().unwrap()
 }
@@ -98,12 +100,18 @@ async fn one_that_ended_while_the_host_slept_is_recovered_by_the_key() {
 async fn one_that_ended_while_the_control_plane_was_down_is_recovered_when_it_is_back() {
     let lab = CertificateSettings::default();
     let mut pair = Pair::certified(&says(Mode::Off, None, TransportPolicy::Auto), lab).await;
+    // It comes back at the same place.
+    let way = Way::to(&pair.fleet.url()).await;
+    let mut member = membership(&pair);
+    member.servers = vec![way.url.clone()];
+    StateDir::create(&pair.state()).unwrap().save_membership(&member).unwrap();
     {
         let daemon = pair.daemon();
         until("it holds the release", async || pair.operator.node(NODE).await.held).await;
         assert!(daemon.end().await.success());
     }
     pair.fleet.stop().await;
+    way.lead(None);
     let_it_sleep(&pair);
     let daemon = pair.daemon();
     let text = until("it says that the certificate has ended, and that nobody answers", async || {
@@ -115,6 +123,7 @@ async fn one_that_ended_while_the_control_plane_was_down_is_recovered_when_it_is
     pair.fleet.start_again().await;
     pair.operator = pair.fleet.operator().await;
     let since = fleet::now();
+    way.lead(Some(&pair.fleet.url()));
     until("it is back", async || {
         let node = pair.operator.node(NODE).await;
         (node.last_seen? > since && node.certificate_state == Some(CertificateState::Valid)).then_some(())

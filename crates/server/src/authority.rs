@@ -149,7 +149,8 @@ impl AuthoritySet {
     pub(crate) fn issued_before(&self, node: &NodeState) -> bool {
         let previous = self.previous.as_ref().map(|ca| CertificateIssuer::of(ca.key()));
         let rejected = |limit: Timestamp| {
-            node.certificate.is_some_and(|certificate| issued_at(certificate).secs() < limit.secs())
+            // What is recorded begins when it was issued: it is not dated back, as the certificate itself is.
+            node.certificate.is_some_and(|certificate| certificate.from.secs() < limit.secs())
         };
         self.reject_before().is_some_and(rejected)
             || !self.issued(node) && (previous.is_none() || node.issuer.is_some() && node.issuer != previous)

@@ -29,9 +29,9 @@ fn here(pair: &Pair, name: &str) -> Option<Digest> {
 }
 
 /// What the control plane says of an object now, as an answer to who asked for it: proven, and true at this moment.
-fn answer(pair: &Pair) -> Event {
+fn answer(pair: &Pair, name: &str) -> Event {
     let side = &pair.sides[PRINCIPAL];
-    let of = key(APP, "a");
+    let of = key(APP, name);
     let (rev, state) = side.feed.get(&of).unwrap();
     let proof = signing::proof(&side.config.proofs, side.feed.incarnation(), rev, &of, state);
     let op = match state.stub() {
@@ -63,11 +63,11 @@ fn answered_with(given: Given) -> Pair {
     pair.sides[PRINCIPAL].feed = Feed::new("other".parse().unwrap());
     let mut said = Vec::new();
     pair.put(PRINCIPAL, &key(APP, "a"), "u1", "old");
-    said.push(answer(&pair));
+    said.push(answer(&pair, "a"));
     pair.remove(PRINCIPAL, &key(APP, "a"));
-    said.push(answer(&pair));
+    said.push(answer(&pair, "a"));
     pair.put(PRINCIPAL, &key(APP, "a"), "u1", "of now");
-    said.push(answer(&pair));
+    said.push(answer(&pair, "a"));
     let is_end = |frame: &Frame| matches!(frame, Frame::ResyncResponse(told) if matches!(**told, ResyncResponse::Objects(_)));
     pair.drops = |to, frame| {
         let ends =
@@ -79,7 +79,7 @@ fn answered_with(given: Given) -> Pair {
     assert!(pair.sides[AGENT].frames.iter().any(asks), "it asks for what differs");
     let end = pair.sides[PRINCIPAL].frames.iter().find(|frame| is_end(frame)).cloned().unwrap();
     pair.put(PRINCIPAL, &key(APP, "a"), "u1", "later");
-    said.push(answer(&pair));
+    said.push(answer(&pair, "a"));
     let told = said.swap_remove(given as usize);
     // What follows on the link is kept back too: what is here now is of the answer.
     pair.give(AGENT, Input::Frame(Frame::Event(Box::new(told))));
@@ -159,11 +159,14 @@ fn the_first_incarnation_counts_from_the_hello_on() {
     pair.sides[PRINCIPAL].feed = Feed::new("of-before".parse().unwrap());
     pair.put(PRINCIPAL, &key(APP, "b"), "ub", "b");
     pair.drops = |to, frame| match to == AGENT {
-        true => matches!(frame, Frame::Checkpoint(_)),
-        // Whoever says so cannot sign an answer.
-        false => matches!(frame, Frame::ResyncRequest(_)),
+        true => matches!(frame, Frame::Checkpoint(_) | Frame::Event(_)),
+        // Whoever says so cannot sign an answer, and hears of no acknowledgement of what he never sent.
+        false => matches!(frame, Frame::ResyncRequest(_) | Frame::Ack(_)),
     };
     pair.connect();
-    assert_eq!(here(&pair, "b"), None);
+    let said = Event { seq: 1, ..answer(&pair, "b") };
+    pair.give(AGENT, Input::Frame(Frame::Event(Box::new(said))));
+    pair.run();
+    assert_eq!((pair.sides[AGENT].closed, here(&pair, "b")), (None, None));
     assert!(here(&pair, "a").is_some());
 }
