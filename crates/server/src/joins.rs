@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn a_newer_version_is_noted_once() {
         let joins = JoinRequests::default();
-        let version = |number: usize| format!("9.{number}.0").parse().unwrap();
+        let version = |number: usize| ReleaseVersion(9, u32::try_from(number).unwrap(), 0);
         assert!(joins.note_newer(version(0)));
         assert!(!joins.note_newer(version(0)));
         for number in 1..MAX_NOTED_VERSIONS {
