@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use model::health_probe::ProbeTopology;
 use serde::{Deserialize, Serialize};
 
 use crate::boot::{BootId, BootTime};
 use crate::generation::{Generation, GenerationId};
-use crate::probe::ProbeTopology;
 use crate::probe_results::{HealthProbeOutcome, HealthProbeResult};
 use crate::record::{ActivationRecord, ReturnCause, WATCHDOG_SLACK};
 use crate::terms::{ActivationTerms, CheckTermsError};

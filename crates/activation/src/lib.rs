@@ -67,7 +67,6 @@ mod boot;
 mod generation;
 mod io;
 mod machine;
-mod probe;
 mod probe_results;
 mod quarantine;
 mod record;
@@ -80,7 +79,7 @@ pub use io::{
     FoundHost, SwitchEnd, WatchdogAlarm,
 };
 pub use machine::{Activation, ActivationDeadline, PERSIST_RETRY, RETURN_RETRY};
-pub use probe::{
+pub use model::health_probe::{
     DeclareProbesError, HealthProbe, HealthProbeKind, HealthProbeMode, MAX_PROBE_ARGS, MAX_PROBE_NAME,
     MAX_PROBE_OUTPUT, MAX_PROBE_TEXT, MAX_PROBE_TIME, MAX_PROBES, MIN_PROBE_INTERVAL, MetricBound,
     ProbeTopology,

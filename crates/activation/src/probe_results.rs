@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use model::health_probe::{HealthProbe, HealthProbeMode, MAX_PROBE_OUTPUT, ProbeTopology};
 use serde::{Deserialize, Serialize};
 
 use crate::boot::{BootId, BootTime};
 use crate::generation::GenerationId;
-use crate::probe::{HealthProbe, HealthProbeMode, MAX_PROBE_OUTPUT, ProbeTopology};
 use crate::record::MAX_REASON;
 
 /// What a probe came to.

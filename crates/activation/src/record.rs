@@ -13,11 +13,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use model::health_probe::ProbeTopology;
 use serde::{Deserialize, Serialize};
 
 use crate::boot::{BootId, BootMoment, BootTime};
 use crate::generation::{Generation, GenerationId};
-use crate::probe::ProbeTopology;
 use crate::quarantine::Quarantine;
 use crate::terms::ActivationTerms;
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use model::time::millis_form;
 use serde::{Deserialize, Serialize};
-
-use crate::boot::millis;
 
 /// The most tries to confirm within one window.
 pub const MAX_TRIES: u8 = 5;
@@ -43,10 +42,10 @@ pub enum AfterConfirm {
 #[serde(rename_all = "camelCase")]
 pub struct ActivationTerms {
     /// How long a switch may take, in milliseconds in the durable form.
-    #[serde(rename = "switchMillis", with = "millis")]
+    #[serde(rename = "switchMillis", with = "millis_form")]
     pub switch: Duration,
     /// How long the generation has to be confirmed after the switch, in milliseconds in the durable form.
-    #[serde(rename = "windowMillis", with = "millis")]
+    #[serde(rename = "windowMillis", with = "millis_form")]
     pub window: Duration,
     /// How many tries to confirm are spread over the window.
     pub tries: u8,

@@ -255,6 +255,8 @@ pub struct SessionCredentials {
     pub proxy: Option<Arc<ProxyUrl>>,
     /// With the node's certificate, unless a proxy ends TLS.
     pub tls: Arc<ClientConfig>,
+    /// Rises with each change of what they are made from: none takes the place of later ones.
+    pub number: u64,
 }
 
 /// The connection that calls share.
@@ -290,11 +292,14 @@ impl NodeSession {
         NodeSession { signer, shared, dialing: tokio::sync::Mutex::default() }
     }
 
-    /// Dials with other credentials of the same node from now on. Calls under way go on with the connection
-    /// that they have. One that leads to the same place is given up only once another one is made: a host whose clock
+    /// Dials with other credentials of the same node from now on, unless later ones are used. Calls under way go on with
+    /// their connection. One that leads to the same place is given up only once another one is made: a host whose clock
     /// is years ahead verifies none (IDN-11).
     pub fn renew(&self, credentials: SessionCredentials) {
         let mut shared = self.shared();
+        if credentials.number < shared.credentials.number {
+            return;
+        }
         let before = std::mem::replace(&mut shared.credentials, credentials);
         let has_moved = before.urls != shared.credentials.urls;
         if has_moved {

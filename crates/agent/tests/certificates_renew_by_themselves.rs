@@ -173,11 +173,11 @@ async fn an_answer_that_was_not_asked_for_changes_nothing() {
         ("no certificate".to_owned(), "no certificate"),
         (issue(&other_ca, &key), "a certificate of another CA"),
     ] {
-        let kept = file.keep(RenewAnswer { cert_pem });
+        let kept = file.keep(RenewAnswer::of(cert_pem));
         assert!(matches!(kept, Err(TakeUpError::NotAsAsked(_))), "{what}");
         assert_eq!(membership(&pair).cert_pem, before.cert_pem, "{what}");
     }
-    file.keep(RenewAnswer { cert_pem: good.clone() }).unwrap();
+    file.keep(RenewAnswer::of(good.clone())).unwrap();
     let after = membership(&pair);
     assert_eq!((after.cert_pem, after.ca_pem), (good, before.ca_pem));
     assert_eq!(after.servers, before.servers);
@@ -202,7 +202,7 @@ async fn nobody_waits_for_a_disk_that_holds_the_membership_up() {
     std::fs::remove_file(&path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let keeper = file.clone();
-    let keeping = tokio::task::spawn_blocking(move || keeper.keep(RenewAnswer { cert_pem }).is_ok());
+    let keeping = tokio::task::spawn_blocking(move || keeper.keep(RenewAnswer::of(cert_pem)).is_ok());
     // It opens when somebody reads, who then waits for as long as it is open.
     let opened = tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).open(path));
     let held_up = opened.await.unwrap().unwrap();

@@ -108,7 +108,7 @@ async fn a_renewal_writes_over_nothing() {
         let (id, validity) = (key.public().node_id(), node_validity(fleet::now()));
         let ca = pair.fleet.node_ca();
         let cert_pem = ca.issue_node(&csr, &id, &first.hostname, [3; 16], validity).unwrap();
-        RenewAnswer { cert_pem }
+        RenewAnswer::of(cert_pem)
     };
     let refused = |what: &str| {
         let before = serde_json::to_value(membership(&pair)).unwrap();
@@ -188,7 +188,7 @@ async fn a_proxy_and_a_renewal_at_once_are_both_kept() {
                 written.save(&Membership { proxy: Some(proxy.clone()), ..member }).unwrap();
             });
             start.wait();
-            file.keep(RenewAnswer { cert_pem: cert_pem.clone() })
+            file.keep(RenewAnswer::of(cert_pem.clone()))
         });
         let after = membership(&pair);
         assert_eq!(after.proxy, Some(proxy), "round {round}");

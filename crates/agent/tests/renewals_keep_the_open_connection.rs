@@ -36,7 +36,7 @@ fn credentials(control: &ScriptedControl) -> SessionCredentials {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
-    SessionCredentials { urls: vec![control.url()], proxy: None, tls }
+    SessionCredentials { urls: vec![control.url()], proxy: None, tls, number: 0 }
 }
 
 async fn report(session: &NodeSession) -> Result<Acked, CallError> {

@@ -217,6 +217,7 @@ async fn release(
             freshness_secs: 7 * 24 * 3600,
             fallbacks: Vec::new(),
             requires: Vec::new(),
+            rollout: None,
         };
         let signed = signed::sign(&header, &[key])?;
         let header = signed::digest(&signed);

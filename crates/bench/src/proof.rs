@@ -91,6 +91,7 @@ fn header(selection: &Selection) -> Result<Header, BenchError> {
         freshness_secs: 1_209_600,
         fallbacks: Vec::new(),
         requires: Vec::new(),
+        rollout: None,
     })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::Fields;
+use model::health_probe::ChannelProbe;
 use model::policy::{Policy, RebootPolicy};
 use model::replication::{LinkSettings, TransportPolicy};
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,9 @@ pub struct ChannelSettings {
     /// When hosts reboot on which that is required (CNV-12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootPolicy>,
+    /// What says that a generation works, in a channel that has rollouts (ROL-7).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ChannelProbe>,
 }
 
 /// How long a signature is fresh where a channel does not say so: two weeks, so that nodes of a fleet that publishes
@@ -70,6 +74,7 @@ impl ChannelSettings {
             link: LinkSettings::default(),
             trait_ttl_secs: BTreeMap::new(),
             reboot: None,
+            probes: Vec::new(),
         }
     }
 }
@@ -99,6 +104,10 @@ pub fn fields(policy: &Policy) -> Fields {
     }
     if let Some(reboot) = &policy.reboot {
         fields.insert("reboot".to_owned(), format!("in the window {}", reboot.name));
+    }
+    for ChannelProbe { of, probe } in &policy.probes {
+        let nodes = of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();
+        fields.insert(format!("probe {}", probe.name), format!("{probe}{nodes}"));
     }
     if policy.metered {
         fields.insert("metered".to_owned(), "true".to_owned());

@@ -307,6 +307,18 @@ pub struct Declared {
     pub key: Option<String>,
 }
 
+impl Declared {
+    /// What selectors read of it: a map with `groups`, a list of names, and `labels`, a map of texts.
+    pub fn facts(&self) -> Value {
+        let texts = |(name, value): (&String, &String)| (name.clone(), Value::from(value.as_str()));
+        let groups = self.groups.iter().map(|group| Value::from(group.as_str())).collect();
+        Value::Map(BTreeMap::from([
+            ("groups".to_owned(), Value::List(groups)),
+            ("labels".to_owned(), Value::Map(self.labels.iter().map(texts).collect())),
+        ]))
+    }
+}
+
 fn is_false(value: &bool) -> bool {
     !*value
 }

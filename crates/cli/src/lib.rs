@@ -38,6 +38,7 @@ pub mod query;
 pub mod release;
 pub mod remote;
 pub mod render;
+pub mod rollout;
 pub mod run;
 pub mod screen;
 pub mod secret;

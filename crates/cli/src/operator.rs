@@ -1,18 +1,20 @@
 //! [`Operator`]: the operator port, called.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
+use lang::Pattern;
 use model::Digest;
 use net::client::{Client, ClientError};
 use net::tls::{self, ClientKey, TlsError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::operation::{Operation, Page};
-use server::api::{CONTENTS, MAX_JSON, pack_contents};
+use server::api::{self, CONTENTS, MAX_JSON, pack_contents};
 use server::{Credentials, OperatorProof};
 use trust::token::TlsTermination;
 use wire::body::{self, BodyError, GZIP, JSON};
@@ -42,6 +44,9 @@ pub enum OperatorCallError {
     /// It cannot be spoken to.
     #[error("the control plane does not answer")]
     Unreachable(#[source] ClientError),
+    /// What answers is not believed, and the credentials hold nothing that could lead to another CA.
+    #[error("the credentials hold no trust document, which would lead to a CA that took the place of theirs")]
+    Stranded(#[source] Box<OperatorCallError>),
     /// It refused.
     #[error("the control plane refuses: {0}")]
     Refused(Box<Problem>),
@@ -96,7 +101,7 @@ impl UserError for OperatorCallError {
             Code::OutsideScope,
         ];
         match self {
-            OperatorCallError::Unreachable(_) => Exit::Unreachable,
+            OperatorCallError::Unreachable(_) | OperatorCallError::Stranded(_) => Exit::Unreachable,
             OperatorCallError::Refused(_) if policy.iter().any(|code| self.is(*code)) => Exit::Refused,
             _ => Exit::Error,
         }
@@ -109,6 +114,11 @@ impl UserError for OperatorCallError {
             ) => Some(
                 "the credentials are of another control plane, or of a CA that was replaced, or a proxy answers; use \
                  the operator.json that this one wrote, and its operator port itself"
+                    .to_owned(),
+            ),
+            OperatorCallError::Stranded(_) => Some(
+                "if the fleet's CA was replaced, an admin adds you anew: `muster operator add NAME`; on the control plane's host \
+                 its operator.json counts. If it was not, somebody else answers"
                     .to_owned(),
             ),
             OperatorCallError::Unreachable(ClientError::ServerCertificateEnded { .. }) => Some(
@@ -159,11 +169,12 @@ impl Operator {
                         authority::keep(&followed);
                         Ok(operator)
                     }
+                    None if credentials.trust.is_none() => Err(OperatorCallError::Stranded(Box::new(error))),
                     None => Err(error),
                 }
             }
             Ok(operator) => {
-                authority::begin(&operator, credentials).await;
+                authority::tell_untrusting(credentials);
                 Ok(operator)
             }
             Err(error) => Err(error),
@@ -226,6 +237,20 @@ impl Operator {
             all.extend(page.items());
         }
         Ok(all)
+    }
+
+    /// The hostnames of the enrolled nodes that are meant. Of what else is known of a node nothing is held: a fleet is
+    /// larger than a page of it.
+    ///
+    /// # Errors
+    /// When the control plane does not answer.
+    pub(crate) async fn enrolled(&self, selector: Option<&Pattern>) -> Called<BTreeSet<String>> {
+        let (mut pages, mut hostnames) =
+            (self.pages(&api::NODES, selector.map(Pattern::as_str)), BTreeSet::new());
+        while let Some(page) = pages.next().await? {
+            hostnames.extend(page.nodes.into_iter().map(|node| node.hostname.to_string()));
+        }
+        Ok(hostnames)
     }
 
     /// A listing, one page after the other.

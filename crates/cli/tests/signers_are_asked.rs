@@ -55,6 +55,7 @@ fn header() -> Header {
         selection: Digest::ZERO,
         fallbacks: Vec::new(),
         requires: Vec::new(),
+        rollout: None,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod delta;
 pub mod descent;
 pub mod digest;
 pub mod exchange;
+pub mod health_probe;
 pub mod id;
 pub mod instance;
 pub mod invocation;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::health_probe::ChannelProbe;
 use crate::replication::{LinkSettings, TransportPolicy};
 use crate::window::DeclaredWindow;
 
@@ -39,6 +40,10 @@ pub struct Policy {
     /// When a host reboots on which that is required; never by itself without it (CNV-12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootPolicy>,
+    /// What says that a generation of a node works, for all nodes or for some (ROL-7). At most
+    /// [`MAX_CHANNEL_PROBES`](crate::health_probe::MAX_CHANNEL_PROBES); `rollout::probes_of` says which are a node's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ChannelProbe>,
 }
 
 /// How often the nodes of a channel run: what a control plane needs to know of a [`Policy`] to tell that a run is
@@ -92,6 +97,7 @@ impl Default for Policy {
             link: LinkSettings::default(),
             trait_ttl_secs: BTreeMap::new(),
             reboot: None,
+            probes: Vec::new(),
         }
     }
 }

@@ -51,6 +51,7 @@ mod live;
 pub mod member;
 mod nodes;
 mod placement;
+mod probes;
 mod queue;
 pub mod record;
 mod rollouts;
@@ -63,7 +64,8 @@ pub use event::{EventAnswer, EventCursor, EventOrder, EventRefusal, RolloutEvent
 pub use explain::{NodeExplanation, WaitCause};
 pub use id::{MAX_ROLLOUT_ID, ParseRolloutIdError, RolloutId, RolloutKey};
 pub use member::{MemberFailure, MemberGoal, MemberRecord};
-pub use placement::{DRAWS, Placement, RolloutRules, draw};
+pub use placement::{DRAWS, Placement, RolloutRules, draw, takes};
+pub use probes::{SelectProbesError, probes_of};
 pub use record::{
     BudgetGuard, BudgetVersions, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,
 };

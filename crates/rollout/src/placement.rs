@@ -167,7 +167,8 @@ pub(crate) fn hashed<const N: usize>(parts: [&[u8]; N], hostname: &Hostname) -> 
     digest.as_bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
-fn takes(selector: &Selector, hostname: &Hostname, declared: &Value) -> bool {
+/// Whether a selector takes a node, by its hostname and by what the release declares of it.
+pub fn takes(selector: &Selector, hostname: &Hostname, declared: &Value) -> bool {
     let declared = with_empty_labels(selector, declared);
     let subject =
         Subject { hostname: hostname.as_str(), id: "", traits: None, declared: Some(declared.as_ref()) };

@@ -6,6 +6,7 @@ mod contacts_are_spread;
 mod events_take_effect_once;
 mod model;
 mod nodes_are_placed_by_the_terms;
+mod probes_are_of_the_declared_nodes;
 mod rollouts_keep_their_promises;
 mod stored_forms_are_kept;
 mod transitions_are_those_of_the_table;

@@ -258,7 +258,7 @@ pub(crate) async fn admission(plane: &Arc<ControlPlane>, join: &JoinClaim) -> Re
     if let Some(token) = join.token() {
         lists.judge(&join.hostname, token, plane.posture(), join.now)?;
     }
-    let declared = declared_key(plane, join).await?;
+    let declared = declared_key(plane, &join.hostname, &join.key).await?;
     let kept = plane.joins.pending().asks(&join.id, &join.hostname, join.now);
     match judge(join.ground(), declared, kept) {
         JoinVerdict::OtherKeyDeclared => {
@@ -305,16 +305,20 @@ fn is_retry(plane: &ControlPlane, join: &JoinClaim) -> bool {
 }
 
 /// What the release that the hostname is pointed to declares of its key.
-async fn declared_key(plane: &ControlPlane, join: &JoinClaim) -> Result<DeclaredKey, Problem> {
+pub(crate) async fn declared_key(
+    plane: &ControlPlane,
+    hostname: &Hostname,
+    key: &PublicKey,
+) -> Result<DeclaredKey, Problem> {
     if let Some(why) = plane.not_ready() {
         // Which keys are declared is not known (WIR-4).
         return Err(Problem::new(Code::NotReady, why));
     }
-    let Some((_, entry)) = plane.heads().pointed(&join.hostname) else { return Ok(DeclaredKey::None) };
+    let Some((_, entry)) = plane.heads().pointed(hostname) else { return Ok(DeclaredKey::None) };
     let declared = plane.grants.declared_key(&entry.root).await.map_err(store_problem)?;
     Ok(match declared {
         None => DeclaredKey::None,
-        Some(declared) if declared == join.key.fingerprint() => DeclaredKey::Same,
+        Some(declared) if declared == key.fingerprint() => DeclaredKey::Same,
         Some(_) => DeclaredKey::Other,
     })
 }

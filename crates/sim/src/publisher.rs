@@ -84,7 +84,7 @@ impl Publisher {
         let selection = Arc::new(self.selection());
         let patterns = Arc::new(Patterns::read(&selection).unwrap());
         let mut heads =
-            Heads { version: self.heads.version + 1, channels: BTreeMap::new(), node_header: None };
+            Heads { version: self.heads.version + 1, channels: BTreeMap::new(), earlier: BTreeMap::new(), node_header: None };
         for channel in CHANNELS {
             let channel: Channel = channel.parse().unwrap();
             let before = self.heads.channels.get(&channel);
@@ -103,6 +103,7 @@ impl Publisher {
                 freshness_secs: FRESH.as_secs(),
                 fallbacks,
                 requires: Vec::new(),
+                rollout: None,
             };
             let signed = sign(&header, &[&self.key]).unwrap();
             let head = Arc::new(Head {

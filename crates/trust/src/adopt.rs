@@ -229,6 +229,7 @@ pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
         None => None,
     };
     check_identity(&header, offer, by)?;
+    header.check_rollout().map_err(|error| Refusal::Malformed(error.to_string()))?;
     let fallback = by.floor.fallbacks.iter().any(|named| named.seq == header.seq && named.header == digest);
     check_number(&header, &digest, fallback, by.floor)?;
     let freshness = match fallback {

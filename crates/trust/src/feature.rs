@@ -9,6 +9,9 @@
 pub const MAX_REQUIRES: usize = 64;
 /// The most missing features that a refusal names.
 const MAX_NAMED: usize = 8;
+/// What a header with a rollout section requires: an agent that begins with no wave before its time, and takes back what
+/// does not prove itself.
+pub const ROLLOUT_FEATURE: &str = "rollout";
 
 /// Something that a release can use and that not every agent has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct Feature {
     pub files: Option<FileUse>,
     /// Secrets make a release require it.
     pub secrets: bool,
+    /// The rollout section of a header makes that header require it, and no other header of the release.
+    pub rollout: bool,
 }
 
 /// An attribute of a resource type.
@@ -55,6 +60,7 @@ impl Feature {
         predicates: &[],
         files: None,
         secrets: false,
+        rollout: false,
     };
 }
 
@@ -124,6 +130,8 @@ pub const FEATURES: &[Feature] = &[
         ],
         ..Feature::NONE
     },
+    // An older agent would take at once what is to begin in waves, and keep what fails.
+    Feature { name: ROLLOUT_FEATURE, rollout: true, ..Feature::NONE },
 ];
 
 /// The features in `requires` that `known` lacks, in the order given and as a text for people;

@@ -1,11 +1,14 @@
 //! Release headers and beacons.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Channel, Digest, FleetId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::feature::ROLLOUT_FEATURE;
+use crate::rollout_terms::{RolloutTerms, TermsMistake};
 use crate::signed::Document;
 
 /// The most fallbacks that a header may name.
@@ -39,6 +42,10 @@ pub struct Header {
     /// refuses the release; what every agent has is not named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
+    /// How the release reaches the nodes of its channel (ROL-1, ROL-2); where it says nothing of that, it goes to all
+    /// of them at once. A header with it names [`ROLLOUT_FEATURE`] in `requires`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Arc<RolloutTerms>>,
 }
 
 /// An earlier release that a header allows to go back to.
@@ -48,6 +55,17 @@ pub struct Fallback {
     pub seq: u64,
     /// The digest of its header.
     pub header: Digest,
+}
+
+/// Why the rollout section of a header cannot be gone by.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RolloutSectionError {
+    /// Agents that know no waves would take the release, and all at once.
+    #[error("the header has a rollout and does not require the feature `{ROLLOUT_FEATURE}`")]
+    NotRequired,
+    /// The terms.
+    #[error(transparent)]
+    Terms(TermsMistake),
 }
 
 impl Document for Header {
@@ -62,6 +80,21 @@ impl Header {
     /// How long it counts as fresh.
     pub fn freshness(&self) -> Duration {
         Duration::from_secs(self.freshness_secs)
+    }
+
+    /// Whether its rollout section can be gone by; a header without one can.
+    ///
+    /// # Errors
+    /// The first thing that is wrong. The header is not to be signed then, and is refused.
+    pub fn check_rollout(&self) -> Result<(), RolloutSectionError> {
+        let Some(terms) = &self.rollout else { return Ok(()) };
+        if !self.requires.iter().any(|feature| feature == ROLLOUT_FEATURE) {
+            return Err(RolloutSectionError::NotRequired);
+        }
+        match terms.mistakes(&self.channel, self.created).into_iter().next() {
+            Some(mistake) => Err(RolloutSectionError::Terms(mistake)),
+            None => Ok(()),
+        }
     }
 }
 

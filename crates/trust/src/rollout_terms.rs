@@ -85,6 +85,14 @@ pub struct RolloutTerms {
     pub freeze: Vec<FreezeTerms>,
 }
 
+impl RolloutTerms {
+    /// The same terms for a later signature: pins that are over by then are left out. A `notBefore` stays, past or not.
+    pub fn signed_again(mut self, created: Timestamp) -> RolloutTerms {
+        self.pins.retain(|pin| pin.until > created);
+        self
+    }
+}
+
 /// One wave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

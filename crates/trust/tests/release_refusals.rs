@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{
@@ -13,10 +14,11 @@ use model::time::SLACK;
 use model::{Digest, Timestamp};
 use trust::adopt::{Judge, judge, takes};
 use trust::clock::{self, TrustTime};
-use trust::feature::Feature;
+use trust::feature::{Feature, ROLLOUT_FEATURE};
 use trust::release::Fallback;
+use trust::rollout_terms::{GateTerms, WaveMembers, WaveTerms};
 use trust::signed::{digest, sign};
-use trust::{Adopted, Floor, Header, Refusal};
+use trust::{Adopted, Floor, Header, Refusal, RolloutTerms};
 
 /// What the node says to a header offered to web-1 at a time.
 fn to_web(header: &Header, floor: &Floor, now: Timestamp) -> Result<Adopted, Refusal> {
@@ -363,6 +365,36 @@ fn what_it_requires() {
     let mut odd = requiring(&["mesh"]);
     odd.entry.root = Digest::of(b"another");
     assert_eq!(code(judged_with(&odd, KNOWN)), "release-requires");
+}
+
+/// ROL-1, ROL-2: agents that know no waves refuse a header with a rollout, and nobody takes terms that cannot be kept.
+#[test]
+fn what_its_rollout_says() {
+    let terms = |waves: &[&str]| {
+        let of = |name: &&str| WaveTerms {
+            name: (*name).to_owned(),
+            members: WaveMembers::Where(lang::Selector::parse("*").unwrap()),
+            not_before: None,
+            gate: GateTerms::default(),
+        };
+        Some(Arc::new(RolloutTerms { waves: waves.iter().map(of).collect(), ..RolloutTerms::default() }))
+    };
+    let required = vec![ROLLOUT_FEATURE.to_owned()];
+    let good = Header { rollout: terms(&["canary"]), requires: required.clone(), ..header(5) };
+    let adopted = to_web(&good, &Floor::default(), CREATED).unwrap();
+    assert_eq!(adopted.header.rollout, terms(&["canary"]));
+    assert_eq!(code(judged_with(&offer(&good, "web-1"), &[])), "release-requires", "an agent of before");
+    let not_required = Header { rollout: terms(&["canary"]), ..header(5) };
+    let refusal = to_web(&not_required, &Floor::default(), CREATED).unwrap_err();
+    assert_eq!(refusal.code(), "release-malformed");
+    assert!(refusal.to_string().contains("does not require the feature `rollout`"), "{refusal}");
+    let twice = Header { rollout: terms(&["canary", "canary"]), requires: required, ..header(5) };
+    let refusal = to_web(&twice, &Floor::default(), CREATED).unwrap_err();
+    assert_eq!(refusal.code(), "release-malformed");
+    assert!(refusal.to_string().contains("two waves are called `canary`"), "{refusal}");
+    // Without a rollout the signed bytes are those of before.
+    let plain = serde_json::to_value(header(5)).unwrap();
+    assert_eq!((plain.get("rollout"), plain.get("requires")), (None, None));
 }
 
 fn judged_with(offer: &Offer, features: &[Feature]) -> Result<Adopted, Refusal> {

@@ -40,6 +40,7 @@ fn by(created: Timestamp, keys: &[u8], reject_before: Option<Timestamp>) -> Resu
         selection: Digest::ZERO,
         fallbacks: Vec::new(),
         requires: Vec::new(),
+        rollout: None,
     };
     let documents = line(keys, reject_before);
     let documents: Vec<&TrustDocument> = documents.iter().collect();

@@ -155,6 +155,7 @@ mod tests {
             selection: model::Digest::ZERO,
             fallbacks: Vec::new(),
             requires: Vec::new(),
+            rollout: None,
         };
         signed::sign(&header, &[key]).unwrap()
     }

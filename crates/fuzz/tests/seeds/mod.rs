@@ -53,6 +53,7 @@ fn header() -> Header {
         freshness_secs: 1_209_600,
         fallbacks: vec![],
         requires: vec![],
+        rollout: None,
     }
 }
 

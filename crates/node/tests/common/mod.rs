@@ -55,6 +55,7 @@ impl Release {
             freshness_secs: FRESH.as_secs(),
             fallbacks: vec![],
             requires: vec![],
+            rollout: None,
         };
         let contents = modules.iter().map(|content| (*content).to_owned()).collect();
         Release { header, set, selection, contents }

@@ -156,5 +156,6 @@ fn policy(settings: &ChannelSettings) -> Policy {
             .map(|(group, secs)| (group.clone(), u64::from(*secs)))
             .collect(),
         reboot: settings.reboot.clone(),
+        probes: settings.probes.clone(),
     }
 }

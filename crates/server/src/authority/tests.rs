@@ -1,6 +1,7 @@
 //! IDN-8: how long a CA that was made is found again, and by which certificates a key alone is enough.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::fs;
 use std::time::Duration;
 
 use model::CertificateValidity;

@@ -230,6 +230,7 @@ pub fn make(plan: &OfferPlan) -> MadeOffer {
         freshness_secs: plan.freshness.as_secs(),
         fallbacks: plan.fallbacks.clone(),
         requires: Vec::new(),
+        rollout: None,
     };
     let delta = ObjectSet::new().delta_to(&set);
     let texts = objects.iter().map(|(_, bytes)| String::from_utf8(bytes.clone()).unwrap());

@@ -62,6 +62,7 @@ pub fn header(seq: u64) -> Header {
         freshness_secs: FRESH.as_secs(),
         fallbacks: vec![],
         requires: vec![],
+        rollout: None,
     }
 }
 

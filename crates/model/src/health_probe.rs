@@ -1,11 +1,15 @@
-//! [`HealthProbe`]: what says that a generation works, as data. How it is asked is the shell's.
+//! [`HealthProbe`]: what says that a generation works, as data (ROL-7). How it is asked is the shell's.
+//!
+//! Operators declare probes in the fleet repo (`probes:`); the [`Policy`](crate::policy::Policy) of a channel carries
+//! them as [`ChannelProbe`]s in the sets of its nodes, so that another probe makes another generation.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::boot::millis;
+use crate::time::millis_form;
 
 /// The most probes of one generation.
 pub const MAX_PROBES: usize = 32;
@@ -19,6 +23,8 @@ pub const MAX_PROBE_ARGS: usize = 64;
 pub const MAX_PROBE_OUTPUT: usize = 64 * 1024;
 /// The shortest time between two times that a probe is asked.
 pub const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// The most probes of one channel, over all of its nodes.
+pub const MAX_CHANNEL_PROBES: usize = 128;
 /// The longest of a probe's times.
 pub const MAX_PROBE_TIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -95,17 +101,30 @@ pub struct HealthProbe {
     /// What its failure means.
     pub mode: HealthProbeMode,
     /// How long after a switch its failures do not count, in milliseconds in the durable form.
-    #[serde(rename = "graceMillis", with = "millis")]
+    #[serde(rename = "graceMillis", with = "millis_form")]
     pub grace: Duration,
     /// For how long it must go on failing until the generation is returned from.
-    #[serde(rename = "sustainedMillis", with = "millis")]
+    #[serde(rename = "sustainedMillis", with = "millis_form")]
     pub sustained: Duration,
     /// From the begin of one time that it is asked to the next.
-    #[serde(rename = "everyMillis", with = "millis")]
+    #[serde(rename = "everyMillis", with = "millis_form")]
     pub every: Duration,
     /// After which it is cut off, and has failed.
-    #[serde(rename = "timeoutMillis", with = "millis")]
+    #[serde(rename = "timeoutMillis", with = "millis_form")]
     pub timeout: Duration,
+}
+
+/// A probe that a channel declares for some of its nodes, or for all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChannelProbe {
+    /// The nodes, as a selector over what is declared of them; every node of the channel where there is none. `rollout`
+    /// reads it, on the control plane, in the fleet repo and on the node alike.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// The probe.
+    #[serde(flatten)]
+    pub probe: HealthProbe,
 }
 
 /// The probes of a generation: declared as a whole before any result of them counts.
@@ -120,7 +139,7 @@ pub enum DeclareProbesError {
     #[error("{0} probes are declared; a generation has at most {MAX_PROBES}")]
     TooMany(usize),
     /// A name is empty, too long, or holds something else than letters, digits, `-`, `_` and `.`.
-    #[error("`{}` is not a probe's name: 1 to {MAX_PROBE_NAME} letters, digits, `-`, `_` and `.`", model::text::printable(.0))]
+    #[error("`{}` is not a probe's name: 1 to {MAX_PROBE_NAME} letters, digits, `-`, `_` and `.`", crate::text::printable(.0))]
     Name(String),
     /// Two have one name.
     #[error("two probes are called {0}")]
@@ -174,8 +193,49 @@ impl<'de> Deserialize<'de> for ProbeTopology {
     }
 }
 
+impl fmt::Display for HealthProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            HealthProbeMode::Enforce => "enforce",
+            HealthProbeMode::Observe => "observe",
+            HealthProbeMode::Disabled => "disabled",
+        };
+        let [every, timeout, grace, sustained] =
+            [self.every, self.timeout, self.grace, self.sustained].map(|time| time.as_secs_f64());
+        write!(
+            f,
+            "{mode}: {}, every {every} s for at most {timeout} s, {grace} s of grace, failed after {sustained} s",
+            self.kind
+        )
+    }
+}
+
+impl fmt::Display for HealthProbeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HealthProbeKind::Http { url, expect } => write!(f, "{url} answers {expect}"),
+            HealthProbeKind::Tcp { address } => write!(f, "{address} accepts"),
+            HealthProbeKind::Command { argv } => write!(f, "{}", argv.join(" ")),
+            HealthProbeKind::Unit { unit } => write!(f, "{unit} is active"),
+            HealthProbeKind::Metric { url, metric, bound, threshold_milli } => {
+                let bound = match bound {
+                    MetricBound::AtMost => "at most",
+                    MetricBound::AtLeast => "at least",
+                };
+                let (sign, milli) =
+                    (if *threshold_milli < 0 { "-" } else { "" }, threshold_milli.unsigned_abs());
+                write!(f, "{metric} of {url} is {bound} {sign}{}.{:03}", milli / 1000, milli % 1000)
+            }
+        }
+    }
+}
+
 impl HealthProbe {
-    fn check(&self) -> Result<(), DeclareProbesError> {
+    /// Whether all of it is within bounds.
+    ///
+    /// # Errors
+    /// The first bound that is broken.
+    pub fn check(&self) -> Result<(), DeclareProbesError> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=MAX_PROBE_NAME).contains(&self.name.len()) || !self.name.bytes().all(is_name) {
             return Err(DeclareProbesError::Name(self.name.chars().take(MAX_PROBE_NAME).collect()));
