@@ -137,7 +137,7 @@ fn trust_links() -> TrustLinksAnswer {
     let public = |seed| SigningKey::from_seed(&[seed; 32]).public();
     let authority = SlotName::CertificateAuthority;
     let changes = [
-        (SlotName::Release, SlotChange::Rotate(public(8))),
+        (SlotName::Release, SlotChange::Replace(public(8))),
         (authority, SlotChange::Replace(public(9))),
         (authority, SlotChange::Rotate(public(10))),
     ];
