@@ -284,7 +284,7 @@ impl GenerationFiles {
             .filter(|path| !agent.files.contains_key(path))
             .map(|path| (path, &KeptUnitFile::Missing));
         let appeared: Vec<_> = appeared.collect();
-        let files = agent.files.iter().map(|(path, kept)| (path, kept));
+        let files = agent.files.iter();
         for (path, kept) in files.chain(appeared.iter().map(|(path, kept)| (path, *kept))) {
             match self.put_back_unit_file(path, kept) {
                 Ok(differed) => put_back.units |= differed,

@@ -44,10 +44,11 @@ impl ReturnWatchdog {
     /// # Errors
     /// [`SetUpWatchdogError`]: it does not look, or the one of before does.
     pub fn set_up(&self, program: &Path) -> Result<(), SetUpWatchdogError> {
-        Ok(match self {
+        match self {
             ReturnWatchdog::Units(units) => units.set_up(program)?,
             ReturnWatchdog::Loop(watch) => watch.start(program)?,
-        })
+        }
+        Ok(())
     }
 
     /// Takes it away.
@@ -55,10 +56,11 @@ impl ReturnWatchdog {
     /// # Errors
     /// When something of it stays.
     pub fn take_down(&self) -> Result<(), SetUpWatchdogError> {
-        Ok(match self {
+        match self {
             ReturnWatchdog::Units(units) => units.take_down()?,
             ReturnWatchdog::Loop(watch) => watch.end()?,
-        })
+        }
+        Ok(())
     }
 
     /// Whether something of it is there.

@@ -5,6 +5,7 @@
 //! The record is written here, as the daemon writes it; the switch to the generation on trial is the agent's own run.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::time::Duration;
 
 use activation::{
@@ -67,7 +68,7 @@ fn files(host: &BootedHost) -> GenerationFiles {
         files: files.map(|file| host.path(file)).to_vec(),
         directories,
     };
-    let units = ReturnUnits::at(&host.path("/etc/systemd/system"), &"/bin/true".as_ref(), &Disk::new());
+    let units = ReturnUnits::at(&host.path("/etc/systemd/system"), Path::new("/bin/true"), &Disk::new());
     GenerationFiles::with(&host.path(STATE), &Disk::new(), installed, ReturnWatchdog::Units(units))
 }
 
