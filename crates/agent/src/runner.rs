@@ -21,7 +21,7 @@ use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Prior, Record,
-    ResourceId, Run, RunMode, RunOptions, RunScope, TakenBack, TogetherMember, Undo,
+    ResourceId, Run, RunMode, RunOptions, RunScope, TakeBack, TogetherMember, Undo,
 };
 use host::{Host, SpawnCompactly};
 use lang::{Probe, Value};
@@ -170,7 +170,7 @@ impl Runner {
         bound: &BoundRelease,
         mode: RunMode,
     ) -> Result<CompletedRun, RunnerError> {
-        self.run_taking_back(order, bound, mode, TakenBack::Nothing)
+        self.run_taking_back(order, bound, mode, TakeBack::Nothing)
     }
 
     /// As [`Runner::run_bound`], of a host that leaves a generation.
@@ -182,7 +182,7 @@ impl Runner {
         order: &RunOrder,
         bound: &BoundRelease,
         mode: RunMode,
-        taken_back: TakenBack,
+        taken_back: TakeBack,
     ) -> Result<CompletedRun, RunnerError> {
         let mode = if order.pause.is_some() { RunMode::Plan } else { mode };
         let BoundRelease { adoption, desired } = bound;

@@ -58,9 +58,9 @@ SIGTERM        end: what runs has 30 s, its commands 10 s more";
 const RETURN_AFTER: &str = "\
 While a release is on trial, muster-return.timer calls this with --if-due every 15 s, with the
 agent's program as it was before. When the release is not confirmed in its time, it stops the
-agent (60 s, then it is killed), makes the host as it was on the confirmed generation, and starts
-the agent again, with the network down and whatever became of the installed agent. What is not due
-is left alone. Without --if-due it looks until nothing is on trial any more.";
+agent (60 s, then it is killed), makes the host as it was on the confirmed generation, and
+starts the agent again, with the network down and whatever became of the installed agent. What
+is not due is left alone. Without --if-due it looks until nothing is on trial any more.";
 
 const APPROVE_AFTER: &str = "\
 For an autonomous node, whose folder is the source of its objects. When many of the

@@ -17,6 +17,8 @@ use test_support::fleet;
 use test_support::wait::until;
 use trust::token::KeySource;
 
+use crate::another_url_takes_over::Way;
+
 fn membership(pair: &Pair) -> Membership {
     StateDir::create(&pair.state()).unwrap().membership().unwrap().unwrap()
 }
@@ -90,6 +92,45 @@ async fn one_that_ended_while_the_host_slept_is_recovered_by_the_key() {
     let (code, text) = printed(&pair.agent(&["status"]));
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("certificate    ends 2"), "{text}");
+}
+
+/// The control plane was down for a month: the certificates of its nodes have ended when it comes back, and they come back
+/// by themselves. Meanwhile they converge on what they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_ended_while_the_control_plane_was_down_is_recovered_when_it_is_back() {
+    let lab = CertificateSettings::default();
+    let mut pair = Pair::certified(&says(Mode::Off, None, TransportPolicy::Auto), lab).await;
+    // It comes back at the same place.
+    let way = Way::to(&pair.fleet.url()).await;
+    let mut member = membership(&pair);
+    member.servers = vec![way.url.clone()];
+    StateDir::create(&pair.state()).unwrap().save_membership(&member).unwrap();
+    {
+        let daemon = pair.daemon();
+        until("it holds the release", async || pair.operator.node(NODE).await.held).await;
+        assert!(daemon.end().await.success());
+    }
+    pair.fleet.stop().await;
+    way.lead(None);
+    let_it_sleep(&pair);
+    let daemon = pair.daemon();
+    let text = until("it says that the certificate has ended, and that nobody answers", async || {
+        let (_, text) = printed(&pair.agent(&["status"]));
+        text.contains("EXPIRED").then_some(text)
+    })
+    .await;
+    assert!(text.contains("release        "), "it holds what it held: {text}");
+    pair.fleet.start_again().await;
+    pair.operator = pair.fleet.operator().await;
+    let since = fleet::now();
+    way.lead(Some(&pair.fleet.url()));
+    until("it is back", async || {
+        let node = pair.operator.node(NODE).await;
+        (node.last_seen? > since && node.certificate_state == Some(CertificateState::Valid)).then_some(())
+    })
+    .await;
+    assert!(ends(&pair) > fleet::now(), "the new one is on the disk");
+    assert_eq!(daemon.log().matches("the certificate was renewed").count(), 1, "{}", daemon.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]

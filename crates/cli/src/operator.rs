@@ -117,8 +117,8 @@ impl UserError for OperatorCallError {
                     .to_owned(),
             ),
             OperatorCallError::Stranded(_) => Some(
-                "if the fleet's CA was replaced, an admin adds you anew: `muster operator add NAME`; on the control plane's host \
-                 its operator.json counts. If it was not, somebody else answers"
+                "if the fleet's CA was replaced, have an admin add you anew (muster operator add NAME); on the control plane's \
+                 host its operator.json counts. If it was not, somebody else answers"
                     .to_owned(),
             ),
             OperatorCallError::Unreachable(ClientError::ServerCertificateEnded { .. }) => Some(

@@ -2,7 +2,7 @@
 //! `on_remove` says; the host as it was found is all that was there before.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use converge::{RunMode, RunOptions, TakenBack};
+use converge::{RunMode, RunOptions, TakeBack};
 use model::{Digest, RunReport};
 use serde_json::{Value, json};
 
@@ -21,13 +21,13 @@ fn root(generation: u8) -> Digest {
 }
 
 /// A run of a generation on a host that leaves another one.
-fn run(host: &mut Host, set: &Set, generation: u8, taken_back: TakenBack) -> RunReport {
+fn run(host: &mut Host, set: &Set, generation: u8, taken_back: TakeBack) -> RunReport {
     let options = RunOptions { root: root(generation), taken_back, ..options() };
     drive_by(host, &set.bind(), RunMode::Apply, 0, options).unwrap().report
 }
 
-fn of(generation: u8) -> TakenBack {
-    TakenBack::MadeIn(root(generation))
+fn of(generation: u8) -> TakeBack {
+    TakeBack::MadeIn(root(generation))
 }
 
 /// One was confirmed, two is on trial.
@@ -43,8 +43,8 @@ fn on_trial() -> (Host, Set) {
         file("/deleted", "two", "delete"),
         file("/made", "two", "keep"),
     ]);
-    run(&mut host, &one, 1, TakenBack::Nothing);
-    run(&mut host, &two, 2, TakenBack::Nothing);
+    run(&mut host, &one, 1, TakeBack::Nothing);
+    run(&mut host, &two, 2, TakeBack::Nothing);
     (host, one)
 }
 
@@ -80,7 +80,7 @@ fn what_only_the_failed_one_made_is_restored() {
 #[test]
 fn a_run_that_takes_nothing_back_follows_on_remove() {
     let (mut host, one) = on_trial();
-    run(&mut host, &one, 1, TakenBack::Nothing);
+    run(&mut host, &one, 1, TakeBack::Nothing);
     assert_eq!(host.file("/kept"), Some("two"));
     assert_eq!(host.file("/made"), Some("two"));
     assert_eq!(host.file("/deleted"), None);
@@ -97,7 +97,7 @@ fn what_another_generation_made_is_left_to_its_on_remove() {
 #[test]
 fn the_host_as_it_was_found_has_nothing_of_muster() {
     let (mut host, _) = on_trial();
-    run(&mut host, &module(Vec::new()), 0, TakenBack::Everything);
+    run(&mut host, &module(Vec::new()), 0, TakeBack::Everything);
     for path in ["/shared", "/kept", "/deleted"] {
         assert_eq!(host.file(path), Some("as found"), "{path}");
     }

@@ -211,6 +211,40 @@ fn a_stolen_ca_regains_no_node_and_strands_none() {
     host.until_read("/etc/hello", "three web-1\n");
 }
 
+/// `--reject-before` while the CA before counts on, where the keys of intent lie elsewhere and nobody recovers a certificate
+/// that has ended: the control plane and the node certify themselves anew, by the node's key.
+#[test]
+fn certificates_from_before_a_time_are_given_anew() {
+    let (fleet, _running) = CertifiedFleet::new();
+    let (host, agent) = fleet.joined("web-1");
+    fleet.server.until_state("web-1", "converged");
+    let [root, release] = ["root.key", "release.key"].map(|name| {
+        let to = fleet.file(name);
+        std::fs::rename(fleet.data(name), &to).unwrap();
+        to
+    });
+    let of_the_host = || {
+        let member = read_json(host.dir.join("state/membership.json").to_str().unwrap());
+        member["certPem"].as_str().unwrap().to_owned()
+    };
+    let before = of_the_host();
+    let issued = net::issue::issued_at(net::identity::validity(before.as_bytes()).unwrap());
+    let limit = until("certificates know whole seconds", || {
+        let now = test_support::tls_server::now().secs();
+        (now > issued.secs()).then(|| model::Timestamp::from_secs(now).to_string())
+    });
+    let rotate = ["key", "rotate", "certificate-authority", "--root-key", &root];
+    let future = fleet.server.muster(&[&rotate[..], &["--reject-before", "2100-01-01T00:00:00Z"]].concat());
+    assert!(text(&future.stderr).contains("that is in the future"), "{}", text(&future.stderr));
+    let told = fleet.server.ok(&[&rotate[..], &["--reject-before", &limit]].concat());
+    assert!(told.contains("which still counts") && told.contains("counts no more"), "{told}");
+    fleet.until_of_before(&[]);
+    until("it has another certificate", || (of_the_host() != before).then_some(()));
+    fleet.publish("two", &["--key", &release]);
+    host.until_read("/etc/hello", "two web-1\n");
+    assert!(agent.log().contains("the certificate was renewed"), "{}", agent.log());
+}
+
 /// A file of the next CA that is damaged is named, and changes nothing; what was cut off is gone on with.
 #[test]
 fn files_of_a_ca_that_are_damaged_or_cut_off_are_named_and_mended() {

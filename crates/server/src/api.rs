@@ -35,8 +35,8 @@ use trust::seen::Seen;
 use crate::posture::Posture;
 pub use authority::{AddTrust, AuthorityUse, TrustHolders, TrustVersionView, TrustView};
 use operation::{Empty, Limit, Operation, Page};
-pub use rollouts::ChannelRolloutView;
 pub use proxies::{ISSUE_PROXY, IssueProxy, MAX_PROXY_NAMES, ProxyCertificate};
+pub use rollouts::ChannelRolloutView;
 
 /// How the fleet does.
 pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status").in_scope();

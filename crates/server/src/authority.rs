@@ -212,8 +212,9 @@ impl CountingIssuers {
 
     /// A node has a certificate that counts no more, though it has not ended.
     pub(crate) fn rejects(self, node: &NodeState) -> bool {
+        // What is recorded begins when it was issued: it is not dated back, as the certificate itself is.
         let is_early = |limit: Timestamp| {
-            node.certificate.is_some_and(|certificate| issued_at(certificate).secs() < limit.secs())
+            node.certificate.is_some_and(|certificate| certificate.from.secs() < limit.secs())
         };
         let is_of_previous =
             self.previous.is_some() && (node.issuer.is_none() || node.issuer == self.previous);
@@ -359,3 +360,6 @@ impl NodeAuthorities {
 fn put_in_place(dir: &Path, set: &AuthoritySet) -> Result<(), FoundError> {
     NODE_AUTHORITY.put_in_place(dir, |staged| staged.key() == set.current.key())
 }
+
+#[cfg(test)]
+mod tests;

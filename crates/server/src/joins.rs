@@ -409,3 +409,23 @@ pub(crate) fn named(plane: &ControlPlane, name: &str) -> Result<PendingJoin, Pro
 pub(crate) fn fingerprint(join: &PendingJoin) -> String {
     join.public_key.parse::<PublicKey>().map(|key| key.fingerprint()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// WIR-1: a thousand agents of one version are one line of the log, and so many versions are noted and no more.
+    #[test]
+    fn a_newer_version_is_noted_once() {
+        let joins = JoinRequests::default();
+        let version = |number: usize| ReleaseVersion(9, u32::try_from(number).unwrap(), 0);
+        assert!(joins.note_newer(version(0)));
+        assert!(!joins.note_newer(version(0)));
+        for number in 1..MAX_NOTED_VERSIONS {
+            assert!(joins.note_newer(version(number)), "{number}");
+        }
+        assert!(!joins.note_newer(version(MAX_NOTED_VERSIONS)), "somebody makes versions up");
+    }
+}

@@ -38,6 +38,7 @@ mod objects;
 mod open_files;
 mod operator_port;
 mod operators;
+mod own_certificate;
 pub mod posture;
 mod prefix_limits;
 mod refresh;

@@ -26,6 +26,7 @@ use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::node_port::PortListener;
 use crate::operators::authority::OperatorAuthoritySet;
+use crate::own_certificate::OwnCertificate;
 use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
 use crate::refresh::refresh;
 use crate::settings::CertificateSettings;
@@ -45,9 +46,6 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Nodes read at once at the start.
 const NODES_READ: usize = 500;
-
-/// How often it is looked whether the control plane's own certificate is due to be made anew, at the most.
-const REISSUE_LOOK: Duration = Duration::from_secs(60);
 
 /// How a control plane is started.
 #[derive(Clone, Debug)]
@@ -501,7 +499,7 @@ fn server_tls(
 
 /// The control plane's own certificate, as the ports show it, and whom they let in.
 struct CertifiedPorts {
-    own: CertificateValidity,
+    own: OwnCertificate,
     /// For nodes, for proxies, for operators.
     tls: [watch::Sender<Tls>; 3],
 }
@@ -511,32 +509,29 @@ impl CertifiedPorts {
         let own = own_validity(plane);
         let (authorities, operators) = (plane.authorities.set(), plane.operators.authority.set());
         let tls = server_tls(plane, &authorities, &operators, own)?.map(watch::Sender::new);
-        Ok(CertifiedPorts { own, tls })
+        Ok(CertifiedPorts { own: OwnCertificate::made(own), tls })
     }
 
-    /// Makes the certificate anew at half of its validity while the control plane runs, and when other CAs count; new
-    /// connections get it, and those that are open go on, but for those with certificates that count no more. By the
-    /// clock, which goes on while the machine sleeps; one that was set back is made anew too.
+    /// Makes the certificate anew when it is due while the control plane runs; new connections get it, and those that are
+    /// open go on, but for those with certificates that count no more.
     async fn reissue(mut self, plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
         let mut authorities = plane.authorities.changes();
         let mut operators = plane.operators.authority.changes();
-        // Until a certificate of the other CA was made.
-        let mut changed = false;
         loop {
             tokio::select! {
-                () = tokio::time::sleep(REISSUE_LOOK.min(self.own.span() / 16)) => {}
-                Ok(()) = authorities.changed() => changed = true,
-                Ok(()) = operators.changed() => changed = true,
+                () = tokio::time::sleep(self.own.look_within()) => {}
+                Ok(()) = authorities.changed() => self.own.authorities_changed(),
+                Ok(()) = operators.changed() => self.own.authorities_changed(),
                 () = stopped(&mut shutdown) => return,
             }
-            if !changed && (self.own.from..self.own.half()).contains(&now()) {
+            if !self.own.is_due(now()) {
                 continue;
             }
             let next = own_validity(&plane);
             match self.renew(&plane, next) {
                 Ok(()) => {
-                    (self.own, changed) = (next, false);
-                    tracing::info!(until = %self.own.until, "the control plane's certificate was made anew");
+                    self.own = OwnCertificate::made(next);
+                    tracing::info!(until = %next.until, "the control plane's certificate was made anew");
                 }
                 Err(error) => {
                     tracing::error!(error = %crate::answer::chain(&error), "the certificate could not be renewed");

@@ -152,6 +152,8 @@ impl Machine {
             last_reboot: None,
             trust: None,
             certificate: None,
+            rollout: None,
+            trial: node::TrialStage::default(),
         };
         let identity = Identity {
             hostname: self.hostname.clone(),

@@ -145,7 +145,7 @@ pub enum PeekedFile<T> {
 }
 
 /// How a state file was found.
-enum FoundFile {
+enum StateFileCondition {
     Absent,
     Sound,
     Damaged,
@@ -193,9 +193,9 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
             value.is_some()
         })?;
         Ok(match (found, value) {
-            (FoundFile::Absent, _) => PeekedFile::Absent,
-            (FoundFile::Sound, Some(value)) => PeekedFile::Value(value),
-            (FoundFile::Sound | FoundFile::Damaged, _) => PeekedFile::Damaged,
+            (StateFileCondition::Absent, _) => PeekedFile::Absent,
+            (StateFileCondition::Sound, Some(value)) => PeekedFile::Value(value),
+            (StateFileCondition::Sound | StateFileCondition::Damaged, _) => PeekedFile::Damaged,
         })
     }
 
@@ -228,15 +228,15 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
 /// was put. What has no type is not in [`StateFile`], so that it is compiled once.
 fn load_json(disk: &Disk, path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<Option<PathBuf>> {
     match read_json(path, take)? {
-        FoundFile::Absent | FoundFile::Sound => Ok(None),
-        FoundFile::Damaged => set_aside(disk, path).map(Some),
+        StateFileCondition::Absent | StateFileCondition::Sound => Ok(None),
+        StateFileCondition::Damaged => set_aside(disk, path).map(Some),
     }
 }
 
 /// The same, and leaves a damaged file where it is.
-fn read_json(path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<FoundFile> {
+fn read_json(path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<StateFileCondition> {
     let bytes = match read_file(path, MAX_SLOT) {
-        Ok(None) => return Ok(FoundFile::Absent),
+        Ok(None) => return Ok(StateFileCondition::Absent),
         Ok(Some(bytes)) => bytes,
         // Far from anything that was ever written here.
         Err(SpoolError::TooLarge { .. }) => Vec::new(),
@@ -249,12 +249,12 @@ fn read_json(path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<FoundFi
             return Err(SpoolError::TooNew { path: path.to_owned(), format, needed });
         }
         if is_read {
-            return Ok(FoundFile::Sound);
+            return Ok(StateFileCondition::Sound);
         }
     }
     match is_unnumbered(&bytes) {
         true => Err(SpoolError::Unnumbered { path: path.to_owned() }),
-        false => Ok(FoundFile::Damaged),
+        false => Ok(StateFileCondition::Damaged),
     }
 }
 

@@ -8,7 +8,7 @@
 //! Each step may be done again by whoever goes on after a crash.
 
 use activation::{Generation, GenerationId};
-use converge::{RunMode, RunScope, TakenBack};
+use converge::{RunMode, RunScope, TakeBack};
 use lang::Value;
 use model::Digest;
 use node::{Adoption, RunOrder};
@@ -76,8 +76,8 @@ impl HostReturn<'_> {
         // The run comes in any case: it may bring back the network, or room on the disk.
         let agent = self.put_back_agent(to.id);
         let taken_back = match to.id == GenerationId::AS_FOUND {
-            true => TakenBack::Everything,
-            false => TakenBack::MadeIn(from.0),
+            true => TakeBack::Everything,
+            false => TakeBack::MadeIn(from.0),
         };
         let run = adoption.as_ref().map(|adoption| self.run(adoption, taken_back)).transpose()?;
         let agent = agent?;
@@ -95,7 +95,7 @@ impl HostReturn<'_> {
         Ok(agent)
     }
 
-    fn run(&self, adoption: &Adoption, taken_back: TakenBack) -> Result<(CompletedRun, Digest), RunnerError> {
+    fn run(&self, adoption: &Adoption, taken_back: TakeBack) -> Result<(CompletedRun, Digest), RunnerError> {
         let last = self.runner.durable().last_run()?;
         let order = RunOrder {
             seq: adoption.seq,

@@ -102,6 +102,7 @@ Type=oneshot
 Restart=on-failure
 RestartSec=5
 TimeoutStartSec=infinity
+SyslogIdentifier=muster-return
 ExecStart=\"{program}\" return --if-due
 "
         )

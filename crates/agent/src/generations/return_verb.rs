@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationProcess, ActivationRecord,
-    ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, RETURN_LIMIT, WatchdogDecision,
+    ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, RETURN_LIMIT,
+    WatchdogDecision,
 };
 use model::log::FactBody;
 use net::notify::{ServiceState, service_manager};
@@ -128,7 +129,9 @@ pub fn follow(options: &MachineOptions) -> Result<(), ReturnVerbError> {
         match look_at(options, &files) {
             Ok(ReturnLook::Over) => return Ok(()),
             Ok(ReturnLook::NotDue | ReturnLook::Done { .. }) => {}
-            Err(error) => tracing::error!(error = %chain(&error), "tried again in {} s", LOOK_EVERY.as_secs()),
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "tried again in {} s", LOOK_EVERY.as_secs())
+            }
         }
     }
 }
@@ -155,17 +158,17 @@ fn look_as(
     files: &GenerationFiles,
 ) -> Result<ReturnLook, ReturnVerbError> {
     match due(files, &boot_moment()?)? {
-        Due::Later => Ok(ReturnLook::NotDue),
+        ReturnDue::Later => Ok(ReturnLook::NotDue),
         // Whoever returned is gone, and has left the agent stopped: it is gone on with, without waiting for its deadline.
-        Due::BeingDone if is_locked(options)? => Ok(ReturnLook::NotDue),
-        Due::BeingDone => act(looker, options, files),
-        Due::Nothing => end_watch(options, files),
-        Due::Now => act(looker, options, files),
+        ReturnDue::BeingDone if is_locked(options)? => Ok(ReturnLook::NotDue),
+        ReturnDue::BeingDone => act(looker, options, files),
+        ReturnDue::Nothing => end_watch(options, files),
+        ReturnDue::Now => act(looker, options, files),
     }
 }
 
 /// What is due by the record.
-enum Due {
+enum ReturnDue {
     Nothing,
     Later,
     /// The host goes back, by the process that has the state directory.
@@ -173,18 +176,18 @@ enum Due {
     Now,
 }
 
-fn due(files: &GenerationFiles, now: &BootMoment) -> Result<Due, SpoolError> {
+fn due(files: &GenerationFiles, now: &BootMoment) -> Result<ReturnDue, SpoolError> {
     Ok(match files.peek()? {
-        PeekedFile::Absent => Due::Nothing,
+        PeekedFile::Absent => ReturnDue::Nothing,
         // What it means is told by whoever has the state directory.
-        PeekedFile::Damaged => Due::Now,
+        PeekedFile::Damaged => ReturnDue::Now,
         PeekedFile::Value(record) => match record.watchdog(now) {
-            WatchdogDecision::Nothing => Due::Nothing,
+            WatchdogDecision::Nothing => ReturnDue::Nothing,
             WatchdogDecision::Wait(_) if matches!(record.under_way, ActivationStage::Returning(_)) => {
-                Due::BeingDone
+                ReturnDue::BeingDone
             }
-            WatchdogDecision::Wait(_) | WatchdogDecision::WaitForBoot => Due::Later,
-            WatchdogDecision::CountBoot | WatchdogDecision::Return(_) => Due::Now,
+            WatchdogDecision::Wait(_) | WatchdogDecision::WaitForBoot => ReturnDue::Later,
+            WatchdogDecision::CountBoot | WatchdogDecision::Return(_) => ReturnDue::Now,
         },
     })
 }

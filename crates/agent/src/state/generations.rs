@@ -46,7 +46,8 @@ impl Durable {
         };
         for entry in entries {
             let entry = entry.map_err(failed)?.path();
-            let is_generation = entry.file_name().and_then(|name| name.to_str()?.parse::<Digest>().ok()).is_some();
+            let is_generation =
+                entry.file_name().and_then(|name| name.to_str()?.parse::<Digest>().ok()).is_some();
             if !is_generation {
                 continue;
             }

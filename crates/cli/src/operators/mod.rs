@@ -12,7 +12,7 @@ use server::api::operators::{CallerView, OPERATORS, OperatorName, OperatorView, 
 
 use self::add::AddArgs;
 use self::login::{LoginArgs, RequestArgs};
-use self::renew::TrustArgs;
+use self::renew::OperatorTrustArgs;
 use crate::clock::now;
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -67,7 +67,7 @@ enum OperatorVerb {
     /// Put another certificate into these credentials, of the CA that certifies operators now
     Renew,
     /// Have these credentials, of before they held one, go by the fleet's trust document
-    Trust(TrustArgs),
+    Trust(OperatorTrustArgs),
 }
 
 /// Does the verb.

@@ -22,7 +22,7 @@ use crate::operator::Operator;
 use crate::screen::Screen;
 
 #[derive(Args, Debug)]
-pub(super) struct TrustArgs {
+pub(super) struct OperatorTrustArgs {
     /// The digest of the newest trust document, as `muster key show` prints it on the control plane's host [default: show
     /// the one that the control plane names]
     digest: Option<Digest>,
@@ -98,7 +98,11 @@ struct TrustedView {
 
 /// Gives credentials of before a trust document. Whoever answers may be somebody with a stolen CA, whose documents the
 /// credentials would go by for ever: so it is the one alone whose digest somebody read on the control plane's host.
-pub(super) async fn trust(args: &TrustArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
+pub(super) async fn trust(
+    args: &OperatorTrustArgs,
+    connect: &Connect,
+    screen: Screen,
+) -> Result<Exit, Failure> {
     let (file, credentials) = connect.credentials()?;
     let operator = Operator::dial(&credentials).await?;
     let view = operator.call(&TRUST, Empty {}).await?;

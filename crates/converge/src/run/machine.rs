@@ -13,7 +13,7 @@ use super::replace::replaces_own;
 use super::report::ItemCollector;
 use super::together::Transaction;
 use super::{
-    FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope, TakenBack,
+    FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope, TakeBack,
 };
 use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 
@@ -236,7 +236,7 @@ impl Run {
         self.options.root
     }
 
-    pub(super) fn taken_back(&self) -> TakenBack {
+    pub(super) fn taken_back(&self) -> TakeBack {
         self.options.taken_back
     }
 

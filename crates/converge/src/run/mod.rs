@@ -42,7 +42,7 @@ pub use failure::JobFailure;
 pub use machine::Run;
 pub use pending::{Pending, Undo};
 pub use scope::{RunScope, UnknownTag};
-pub use taken_back::TakenBack;
+pub use taken_back::TakeBack;
 pub use together::MAX_TOGETHER;
 
 /// How many modules a run works on at once by default.
@@ -77,7 +77,7 @@ pub struct RunOptions {
     /// How many seconds east of UTC the host's wall clock is, for conditions about the time.
     pub east_secs: i32,
     /// What is put back as it was, as the host leaves a generation.
-    pub taken_back: TakenBack,
+    pub taken_back: TakeBack,
 }
 
 /// Names a job of one run.

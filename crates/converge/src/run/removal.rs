@@ -10,7 +10,7 @@ use model::sort::SortCompactly;
 use model::{Action, ResourceReport};
 
 use super::report::{bare, failed, failed_removal};
-use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope, TakenBack};
+use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope, TakeBack};
 use crate::{Desired, Ledger, LedgerEntry, ResourceId, ResourceSubject};
 
 /// Where removals stand in the report: after every module.
@@ -30,12 +30,7 @@ impl Removal {
     /// What the ledger knows and the set does not. A module that could not be bound keeps
     /// all its entries: which of its resources left is not known. A partial run removes nothing. What is taken back
     /// goes also where it is declared and only observed.
-    pub(super) fn new(
-        desired: &Desired,
-        ledger: &Ledger,
-        scope: &RunScope,
-        taken_back: TakenBack,
-    ) -> Removal {
+    pub(super) fn new(desired: &Desired, ledger: &Ledger, scope: &RunScope, taken_back: TakeBack) -> Removal {
         let observed = |id: &ResourceId| {
             let resource = desired.resources().find(|resource| resource.id == *id);
             resource.is_some_and(|resource| desired.observe || resource.observe)

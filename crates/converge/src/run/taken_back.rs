@@ -1,4 +1,4 @@
-//! [`TakenBack`]: what a run puts back as it was, because the host leaves the generation that made it (ROL-7, ROL-10).
+//! [`TakeBack`]: what a run puts back as it was, because the host leaves the generation that made it (ROL-7, ROL-10).
 //!
 //! A release may declare that a resource stays when it leaves the set (`on_remove: keep`). That is meant for people who
 //! take it out of their fleet repo, not for a generation that failed its trial: what only that one declared is restored.
@@ -10,7 +10,7 @@ use crate::{Ledger, LedgerEntry};
 
 /// What a run puts back as it was, whatever its `on_remove` says, where it is not declared or only observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TakenBack {
+pub enum TakeBack {
     /// Nothing: what leaves the set follows its `on_remove`.
     #[default]
     Nothing,
@@ -20,13 +20,13 @@ pub enum TakenBack {
     Everything,
 }
 
-impl TakenBack {
+impl TakeBack {
     /// Whether an entry is put back.
     pub fn has(&self, entry: &LedgerEntry) -> bool {
         match self {
-            TakenBack::Nothing => false,
-            TakenBack::MadeIn(root) => entry.generation == Some(*root),
-            TakenBack::Everything => true,
+            TakeBack::Nothing => false,
+            TakeBack::MadeIn(root) => entry.generation == Some(*root),
+            TakeBack::Everything => true,
         }
     }
 

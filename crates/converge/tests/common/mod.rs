@@ -11,7 +11,7 @@ use converge::bind::Inputs;
 use converge::kinds::{Applied, Checked, Surroundings, custom, exec};
 use converge::{
     BoundResource, Desired, FinishedRun, JobDone, JobOutcome, JobWork, Ledger, Pending, Prior, Record,
-    ResourceId, Run, RunMode, RunOptions, RunScope, TakenBack, bind,
+    ResourceId, Run, RunMode, RunOptions, RunScope, TakeBack, bind,
 };
 use lang::{Probe, Value};
 use model::{Action, Digest, Edit, Fields, PathState, RunReport, Timestamp};
@@ -483,7 +483,7 @@ pub fn options() -> RunOptions {
         started: Timestamp(0),
         scope: RunScope::All,
         east_secs: 0,
-        taken_back: TakenBack::Nothing,
+        taken_back: TakeBack::Nothing,
     }
 }
 

@@ -257,8 +257,8 @@ fn whatever_became_of_the_agent() {
     // Nothing of it was lost: who has a network again says it.
     web.plug_in();
     web.wait_until("the returns are told", MINUTE, || {
-        let shown = fleet.server.ok(&["node", "show", "web-1"]);
-        shown.contains("took this host from generation")
+        let facts = fleet.server.ok(&["node", "facts", "web-1", "--limit", "500"]);
+        facts.contains("took this host from generation")
     });
 }
 
