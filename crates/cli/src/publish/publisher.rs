@@ -1,25 +1,23 @@
 //! [`Publisher`]: from changed files to a release that the fleet is pointed to.
 
 mod again;
+mod rollouts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use model::rollout::RolloutId;
 use model::selection::PatternEntry;
 use model::trie::{Leaf, Trie};
 use model::{Channel, Digest, Selection};
 use resolve::release::{self, Builder, Built, Stamp};
-use resolve::rollouts::ChannelRollout;
 use resolve::{Changed, DeclaredAdmission, Fleet, Resolver};
 use serde::Serialize;
 use server::Credentials;
 use server::api::lists::ListsAdded;
 use server::api::operation::Empty;
-use server::api::{self, Commit, HeadView, History, ReleaseSummary};
+use server::api::{self, Commit, HeadView, ReleaseSummary};
 use trust::feature::FEATURES;
-use trust::release::Fallback;
 use trust::{Header, Slots, TrustDocument};
 use wire::Code;
 
@@ -41,11 +39,10 @@ use crate::secret::{BlockedNodes, SecretPublisher, SecretSettings, StatementRela
 use crate::signer::FleetSigner;
 use crate::status::trust_overtaken;
 pub(crate) use again::EarlierHeaders;
+use rollouts::changed_rollouts;
 
 /// How often a release is numbered anew because another one was published meanwhile.
 pub(super) const COMMIT_ATTEMPTS: usize = 5;
-/// Earlier releases among which the commit of a new one is looked for, to tell what its rollouts are called.
-const EARLIER_RELEASES: usize = 1000;
 
 /// How a release differs from the one that is published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -231,66 +228,6 @@ impl Publisher {
         let left_out = left_out(&self.operator, went, &patterns, new).await?;
         let patterns = changed_patterns(&patterns, new.patterns());
         Ok(ReleaseComparison { nodes, patterns, left_out, rollouts, same: false })
-    }
-
-    /// The channels whose releases reach their nodes in another way than what is published; none of a channel whose
-    /// header is not believed.
-    fn changed_rollouts(&self, built: &Built) -> Vec<Channel> {
-        let headers = self.head.headers.iter();
-        let headers = headers
-            .filter_map(|(channel, document)| header::verify(channel, document, &self.head.trust).ok());
-        changed_rollouts(headers.collect::<Vec<_>>().iter(), built)
-    }
-
-    /// What the rollouts of the release that was published last are called on the wire, by channel.
-    ///
-    /// # Errors
-    /// When the releases before cannot be asked for.
-    pub(crate) async fn rollout_ids(
-        &self,
-        rollouts: &[ChannelRollout],
-        seq: u64,
-        label: Option<&str>,
-    ) -> Result<BTreeMap<Channel, RolloutId>, PublishError> {
-        if rollouts.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        // A commit names the first rollout of it alone.
-        let is_taken = match label.filter(|label| RolloutId::is_commit(label)) {
-            Some(label) => {
-                let request =
-                    History { before: Some(seq), limit: EARLIER_RELEASES.into(), ..History::default() };
-                let earlier = self.operator.call(&api::RELEASES, request).await?;
-                earlier.iter().any(|release| release.ref_label == label)
-            }
-            None => false,
-        };
-        let ids = rollouts.iter().filter_map(|rollout| {
-            let header = trust::signed::digest(self.head.headers.get(&rollout.channel)?);
-            Some((
-                rollout.channel.clone(),
-                RolloutId::of_release(&rollout.channel, label, &header, |_| is_taken),
-            ))
-        });
-        Ok(ids.collect())
-    }
-
-    /// The rollouts of the release that the files make that were taken in last, as if it were signed now.
-    ///
-    /// # Errors
-    /// [`PublishError::Broken`] with what shows only beside the time and the nodes; or the control plane does not answer.
-    pub(crate) async fn rollouts(&mut self) -> Result<Vec<ChannelRollout>, PublishError> {
-        let Some(fleet) = self.resolver.fleet().cloned() else { return Ok(Vec::new()) };
-        if fleet.rollout_policies().is_empty() {
-            return Ok(Vec::new());
-        }
-        self.redial().await?;
-        let enrolled = match fleet.specialize().patterns.is_empty() {
-            true => BTreeSet::new(),
-            false => self.operator.enrolled(None).await?,
-        };
-        let planned = fleet.rollouts(crate::clock::now(), enrolled.iter().map(String::as_str));
-        planned.map_err(|diagnostics| PublishError::broken(&diagnostics, &self.resolver.tree()))
     }
 
     /// Sends what the control plane lacks of a release, signs it and points the fleet to it.
@@ -507,14 +444,6 @@ impl Publisher {
         &self.signers.first().key
     }
 
-    /// What a channel is pointed to, and what that release names as its own fallbacks: the newest first.
-    fn before(&self, channel: &Channel) -> Vec<Fallback> {
-        let Some(document) = self.head.headers.get(channel) else { return Vec::new() };
-        let Ok(header) = header::verify(channel, document, &self.head.trust) else { return Vec::new() };
-        let now = Fallback { seq: header.seq, header: trust::signed::digest(document) };
-        std::iter::once(now).chain(header.fallbacks).collect()
-    }
-
     fn signed(
         &self,
         built: &Built,
@@ -545,20 +474,6 @@ impl Publisher {
         };
         Ok(Commit { headers, expected_head: self.head.seq, summary })
     }
-}
-
-/// The channels for which a header says otherwise how a release reaches its nodes than a release that is built.
-fn changed_rollouts<'h>(headers: impl Iterator<Item = &'h Header>, built: &Built) -> Vec<Channel> {
-    let differs = |header: &&Header| {
-        let policy = built.fleet().rollouts.get(header.channel.as_str());
-        match (policy, &header.rollout) {
-            (None, None) => false,
-            (Some(policy), Some(terms)) => !policy.is_of(terms, header.created),
-            (None, Some(_)) | (Some(_), None) => true,
-        }
-    };
-    let declared = |header: &&Header| built.fleet().channels.contains_key(header.channel.as_str());
-    headers.filter(declared).filter(differs).map(|header| header.channel.clone()).collect()
 }
 
 /// How many patterns came, went or get something else.

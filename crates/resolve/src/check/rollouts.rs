@@ -204,8 +204,8 @@ fn place(mistake: &TermsMistake, decl: &RolloutDecl) -> MistakePlace {
             ("E115", pin.map_or(whole, |pin| pin.until.at), Some("drop the pin, or give it a later day"))
         }
         TermsMistake::PinTwice(node) => {
-            let named = decl.pins.iter().flat_map(|pin| &pin.nodes).filter(|named| named.value == *node);
-            ("E115", named.last().map_or(whole, |named| named.at), Some("drop one of the two"))
+            let named = decl.pins.iter().flat_map(|pin| &pin.nodes).rfind(|named| named.value == *node);
+            ("E115", named.map_or(whole, |named| named.at), Some("drop one of the two"))
         }
         TermsMistake::Freeze { name, .. } => {
             let window = decl.freeze.iter().find(|window| window.value == *name);

@@ -96,6 +96,14 @@ fn probe(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> 
     named.then_some(ProbeDecl { at: name.at, nodes, probe })
 }
 
+/// What is said beside what a probe asks.
+struct BesideTarget<'n> {
+    expect: Option<&'n YamlNode>,
+    url: Option<&'n YamlNode>,
+    at_most: Option<&'n YamlNode>,
+    at_least: Option<&'n YamlNode>,
+}
+
 /// What the probe asks: exactly one key says it.
 fn target(
     reading: &mut Reading<'_>,
@@ -104,8 +112,12 @@ fn target(
     keys: &mut Keys<'_>,
 ) -> Option<HealthProbeKind> {
     let found = TARGETS.map(|key| (key, keys.get(key)));
-    let metric_url = keys.get("url");
-    let (expect, at_most, at_least) = (keys.get("expect"), keys.get("atMost"), keys.get("atLeast"));
+    let beside = BesideTarget {
+        expect: keys.get("expect"),
+        url: keys.get("url"),
+        at_most: keys.get("atMost"),
+        at_least: keys.get("atLeast"),
+    };
     let mut said = found.into_iter().filter_map(|(key, node)| Some((key, node?)));
     let Some((key, value)) = said.next() else {
         if matches!(node.kind, YamlKind::Map(_)) {
@@ -121,19 +133,11 @@ fn target(
             .help("write two probes");
         return None;
     }
-    let stray = |reading: &mut Reading<'_>, node: Option<&YamlNode>, what: &str, of: &str| {
-        if let Some(node) = node.filter(|_| key != of) {
-            reading.error("E117", node.at, format!("`{what}` is of a probe with `{of}`")).help("drop it");
-        }
-    };
-    stray(reading, expect, "expect", "http");
-    for (node, what) in [(metric_url, "url"), (at_most, "atMost"), (at_least, "atLeast")] {
-        stray(reading, node, what, "metric");
-    }
+    stray(reading, key, &beside);
     match key {
         "http" => {
             let url = url(reading, value, "http")?;
-            let expect = match expect {
+            let expect = match beside.expect {
                 Some(node) => u16::try_from(reading.int(node, "expect", 100, 599)?).ok()?,
                 None => 200,
             };
@@ -142,27 +146,49 @@ fn target(
         "tcp" => Some(HealthProbeKind::Tcp { address: address(reading, value)? }),
         "command" => Some(HealthProbeKind::Command { argv: argv(reading, value)? }),
         "unit" => Some(HealthProbeKind::Unit { unit: filled(reading, value, "unit")? }),
-        _ => {
-            let metric = filled(reading, value, "metric")?;
-            let help = "say where the metrics are, as in `url: \"http://localhost:9100/metrics\"`";
-            let Some(url_node) = metric_url else {
-                reading.missing_key(name.at, &format!("probe {}", name.value), "url", help);
-                return None;
-            };
-            let url = url(reading, url_node, "url")?;
-            let (bound, node) = match (at_most, at_least) {
-                (Some(node), None) => (MetricBound::AtMost, node),
-                (None, Some(node)) => (MetricBound::AtLeast, node),
-                _ => {
-                    reading
-                        .error("E117", name.at, format!("probe {} says no bound of its metric", name.value))
-                        .help("add one of them: `atMost: 0.9` or `atLeast: 1`");
-                    return None;
-                }
-            };
-            Some(HealthProbeKind::Metric { url, metric, bound, threshold_milli: threshold(reading, node)? })
+        _ => metric(reading, name, value, &beside),
+    }
+}
+
+/// Keys of another kind of probe.
+fn stray(reading: &mut Reading<'_>, key: &str, beside: &BesideTarget<'_>) {
+    let of = [
+        (beside.expect, "expect", "http"),
+        (beside.url, "url", "metric"),
+        (beside.at_most, "atMost", "metric"),
+        (beside.at_least, "atLeast", "metric"),
+    ];
+    for (node, what, of) in of {
+        if let Some(node) = node.filter(|_| key != of) {
+            reading.error("E117", node.at, format!("`{what}` is of a probe with `{of}`")).help("drop it");
         }
     }
+}
+
+fn metric(
+    reading: &mut Reading<'_>,
+    name: &Spanned<String>,
+    value: &YamlNode,
+    beside: &BesideTarget<'_>,
+) -> Option<HealthProbeKind> {
+    let metric = filled(reading, value, "metric")?;
+    let Some(url_node) = beside.url else {
+        let help = "say where the metrics are, as in `url: \"http://localhost:9100/metrics\"`";
+        reading.missing_key(name.at, &format!("probe {}", name.value), "url", help);
+        return None;
+    };
+    let url = url(reading, url_node, "url")?;
+    let (bound, node) = match (beside.at_most, beside.at_least) {
+        (Some(node), None) => (MetricBound::AtMost, node),
+        (None, Some(node)) => (MetricBound::AtLeast, node),
+        _ => {
+            reading
+                .error("E117", name.at, format!("probe {} says no bound of its metric", name.value))
+                .help("add one of them: `atMost: 0.9` or `atLeast: 1`");
+            return None;
+        }
+    };
+    Some(HealthProbeKind::Metric { url, metric, bound, threshold_milli: threshold(reading, node)? })
 }
 
 /// A text that says something.
