@@ -192,7 +192,7 @@ fn waiting(core: &Rollouts, document: &RolloutDocument) -> Vec<RolloutWaitView> 
     }
     let mut waiting: Vec<_> =
         reasons.into_iter().map(|(cause, nodes)| RolloutWaitView { cause, nodes }).collect();
-    waiting.sort_by(|one, other| other.nodes.cmp(&one.nodes));
+    waiting.sort_by_key(|wait| std::cmp::Reverse(wait.nodes));
     waiting.truncate(MAX_WAITING);
     waiting
 }
