@@ -54,6 +54,7 @@ mod recorded_clients_are_served;
 mod renewals_keep_the_open_connection;
 mod restarts_when_nothing_runs;
 mod rooted_hosts_confine_commands;
+mod rollouts_confirm_or_return;
 mod runs_by_tag_are_partial;
 mod runs_keep_what_a_change_needs;
 mod runs_that_are_cut_off_are_told;

@@ -157,7 +157,12 @@ fn it_begins_once_the_acknowledgement_was_taken() {
 
     // The switch: adopted, a full run, and then it is over.
     let adoption = Box::new(request.adoption);
-    assert_eq!(adoption_of(&bench.give(NodeInput::Switch(adoption))).unwrap().seq, 2);
+    let mut effects = bench.give(NodeInput::Switch(adoption));
+    if adoption_of(&effects).is_none() {
+        // A run of what is held before is under way, and ends first.
+        effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    }
+    assert_eq!(adoption_of(&effects).unwrap().seq, 2);
     let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
     assert_eq!(run_of(&effects).unwrap().root, next.set.root());
     let effects = bench.give(NodeInput::Ran(Box::new(report(1, 0))));

@@ -55,6 +55,8 @@ pub(super) struct RolloutParticipation {
 #[derive(Debug)]
 struct Acknowledgement {
     rollout: RolloutId,
+    /// Which request it answers: one that is made again has another end.
+    until: Option<Timestamp>,
     /// Its number in the log, once it is durable.
     fact: Option<Cursor>,
     /// The control plane has it.
@@ -283,7 +285,7 @@ impl Node {
     ) -> bool {
         if self.rollout.is_part(dispatch).is_some() {
             // It is to go back, or the control plane lost what was said: what follows says which.
-            self.acknowledge(&dispatch.rollout, effects);
+            self.acknowledge(&dispatch.rollout, Some(until), effects);
             return false;
         }
         let is_asked = match &self.change {
@@ -333,7 +335,7 @@ impl Node {
         } else {
             self.pause.as_ref().map(|_| PAUSED_CODE)
         };
-        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, effects) };
+        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, until, effects) };
         self.rollout.acknowledgement = None;
         let rejected = RejectedDispatch { rollout: dispatch.rollout.clone(), until, code };
         if self.rollout.rejected.as_ref() == Some(&rejected) {
@@ -347,13 +349,19 @@ impl Node {
         self.deliver_soon(now);
     }
 
-    fn acknowledge(&mut self, rollout: &RolloutId, effects: &mut Vec<NodeEffect>) {
-        if self.rollout.acknowledged(rollout).is_some_and(|known| !known.taken) {
+    /// Each request is acknowledged once, however often it is said.
+    fn acknowledge(
+        &mut self,
+        rollout: &RolloutId,
+        until: Option<Timestamp>,
+        effects: &mut Vec<NodeEffect>,
+    ) {
+        if self.rollout.acknowledged(rollout).is_some_and(|known| known.until == until) {
             return;
         }
         let rollout = rollout.clone();
         self.rollout.acknowledgement =
-            Some(Acknowledgement { rollout: rollout.clone(), fact: None, taken: false });
+            Some(Acknowledgement { rollout: rollout.clone(), until, fact: None, taken: false });
         effects.push(NodeEffect::ReportDispatch(rollout, RolloutEventBody::DispatchAck));
     }
 

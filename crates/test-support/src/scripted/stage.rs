@@ -21,9 +21,10 @@ use model::trie::Trie;
 use model::{Digest, Hostname, Kind, ObjectSet, Selection, Stub, Timestamp};
 use net::ServerUrl;
 use net::issue::Ca;
+use trust::feature::ROLLOUT_FEATURE;
 use trust::release::Fallback;
 use trust::token::KeySource;
-use trust::{Header, SigningKey, Slots, TrustDocument, signed};
+use trust::{Header, RolloutTerms, SigningKey, Slots, TrustDocument, signed};
 use wire::{Code, Problem, route};
 
 use crate::agent_state;
@@ -150,6 +151,8 @@ pub struct OfferPlan {
     /// What else is in the node's set.
     pub objects: Vec<(ObjectKey, Vec<u8>)>,
     pub signer: u8,
+    /// How it reaches its nodes; at once where there is nothing.
+    pub rollout: Option<RolloutTerms>,
 }
 
 /// The release key's number; every other key is nobody's.
@@ -174,6 +177,7 @@ pub fn plan(seq: u64, motd: &str) -> OfferPlan {
         policy: Policy::default(),
         objects: Vec::new(),
         signer: RELEASE,
+        rollout: None,
     }
 }
 
@@ -229,8 +233,8 @@ pub fn make(plan: &OfferPlan) -> MadeOffer {
         selection: selection.root().unwrap(),
         freshness_secs: plan.freshness.as_secs(),
         fallbacks: plan.fallbacks.clone(),
-        requires: Vec::new(),
-        rollout: None,
+        requires: plan.rollout.iter().map(|_| ROLLOUT_FEATURE.to_owned()).collect(),
+        rollout: plan.rollout.clone().map(Arc::new),
     };
     let delta = ObjectSet::new().delta_to(&set);
     let texts = objects.iter().map(|(_, bytes)| String::from_utf8(bytes.clone()).unwrap());
