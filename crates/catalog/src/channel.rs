@@ -105,6 +105,10 @@ pub fn fields(policy: &Policy) -> Fields {
     if let Some(reboot) = &policy.reboot {
         fields.insert("reboot".to_owned(), format!("in the window {}", reboot.name));
     }
+    for ChannelProbe { of, probe } in &policy.probes {
+        let nodes = of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();
+        fields.insert(format!("probe {}", probe.name), format!("{probe}{nodes}"));
+    }
     if policy.metered {
         fields.insert("metered".to_owned(), "true".to_owned());
     }

@@ -9,6 +9,7 @@ use lang::{Diagnostics, SourceSpan, Value};
 use resolve::{Fleet, IdleGroup, IdlePattern, IdleRevocation, Resolver, Unevaluated};
 use serde::Serialize;
 
+use crate::clock;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::folder::{FolderError, RepoFolder};
@@ -25,7 +26,7 @@ observed trait; the expressions that need one are listed. With --traits a node i
 of DIR/HOSTNAME.json too: what `muster node traits --out DIR` wrote, or a map of groups as
 `muster render --traits` reads it. Ends with 1 when there are mistakes. A group that no node is in, and
 a pattern of sync or delegations that matches no declared node, is no mistake, and is named as a warning; so
-is a revoked host that no entry matches.
+is a revoked host that no entry matches, a wave or a budget that takes no named node, and a pin that is over.
 
 Examples:
   muster check
@@ -130,10 +131,15 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
     let traits = args.traits.as_deref().map(observed::of_directory).transpose()?;
     let right = checked.fleet.as_ref().map_err(Clone::clone).and_then(|fleet| {
         let observed = traits.as_ref().map(|traits| checked.observed(traits)).transpose()?;
-        Ok((fleet, observed))
+        // Nodes of patterns are known to the control plane alone.
+        let rollouts = fleet.rollouts(clock::now(), [])?;
+        Ok((fleet, observed, rollouts))
     });
     match &right {
-        Ok((fleet, observed)) => right_in_every_part(fleet, traits.as_ref(), observed.as_ref(), screen),
+        Ok((fleet, observed, rollouts)) => {
+            let warned = rollouts.iter().flat_map(|rollout| rollout.warnings.iter().cloned()).collect();
+            right_in_every_part(fleet, traits.as_ref(), observed.as_ref(), warned, screen)
+        }
         Err(diagnostics) => {
             screen.result(&Mistakes { diagnostics }, || {
                 let text = resolve::render(diagnostics, &checked.resolver.tree());
@@ -149,6 +155,7 @@ fn right_in_every_part(
     fleet: &Fleet,
     traits: Option<&BTreeMap<String, Value>>,
     observed: Option<&BTreeSet<Unevaluated>>,
+    warned: Vec<String>,
     screen: Screen,
 ) -> Result<Exit, Failure> {
     let specialized = fleet.specialize();
@@ -159,6 +166,8 @@ fn right_in_every_part(
     let mut warnings: Vec<String> = fleet.idle_groups().iter().map(IdleGroup::to_string).collect();
     warnings.extend(fleet.idle_patterns().iter().map(IdlePattern::to_string));
     warnings.extend(fleet.idle_revocations().iter().map(IdleRevocation::to_string));
+    warnings.extend(fleet.idle_probes());
+    warnings.extend(warned);
     warnings.extend(strangers);
     let counted = Counted {
         name: fleet.name(),

@@ -1,18 +1,20 @@
 //! [`Operator`]: the operator port, called.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
+use lang::Pattern;
 use model::Digest;
 use net::client::{Client, ClientError};
 use net::tls::{self, ClientKey, TlsError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::operation::{Operation, Page};
-use server::api::{CONTENTS, MAX_JSON, pack_contents};
+use server::api::{self, CONTENTS, MAX_JSON, pack_contents};
 use server::{Credentials, OperatorProof};
 use trust::token::TlsTermination;
 use wire::body::{self, BodyError, GZIP, JSON};
@@ -226,6 +228,20 @@ impl Operator {
             all.extend(page.items());
         }
         Ok(all)
+    }
+
+    /// The hostnames of the enrolled nodes that are meant. Of what else is known of a node nothing is held: a fleet is
+    /// larger than a page of it.
+    ///
+    /// # Errors
+    /// When the control plane does not answer.
+    pub(crate) async fn enrolled(&self, selector: Option<&Pattern>) -> Called<BTreeSet<String>> {
+        let (mut pages, mut hostnames) =
+            (self.pages(&api::NODES, selector.map(Pattern::as_str)), BTreeSet::new());
+        while let Some(page) = pages.next().await? {
+            hostnames.extend(page.nodes.into_iter().map(|node| node.hostname.to_string()));
+        }
+        Ok(hostnames)
     }
 
     /// A listing, one page after the other.

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use resolve::Changed;
+use resolve::{Changed, Specialized};
 use resolve::release::{Builder, ReleaseError};
 use resolve::secrets::SecretNeeds;
 use trust::Header;
 use trust::feature::FEATURES;
+use trust::rollout_terms::OnFailure;
 
 use crate::check;
 use crate::credentials::{self, RELEASE_KEY_ENV};
@@ -142,6 +143,20 @@ fn add(request: &mut SigningRequest, key: &signer::FleetSigner) -> Result<(), Si
     }
 }
 
+/// The rollout of a header is what the fleet repo declares.
+fn policy_is_of(fleet: &Specialized, header: &Header) -> bool {
+    match (fleet.rollouts.get(header.channel.as_str()), &header.rollout) {
+        (None, None) => true,
+        (Some(policy), Some(terms)) => policy.is_of(terms, header.created),
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+/// Its rollout sends nodes back to what the header names.
+fn goes_back(header: &Header) -> bool {
+    header.rollout.as_ref().is_some_and(|terms| terms.on_failure == OnFailure::Rollback)
+}
+
 /// What is to be signed is what a fleet repo declares.
 fn compare(repo: &std::path::Path, headers: &[RequestedHeader]) -> Result<(), Failure> {
     let fleet = check::fleet(repo)?;
@@ -159,8 +174,11 @@ fn compare(repo: &std::path::Path, headers: &[RequestedHeader]) -> Result<(), Fa
         let differs = match () {
             () if header.selection != root => Some("content"),
             () if freshness.get(&header.channel) != Some(&header.freshness_secs) => Some("freshness"),
-            () if header.requires != requires => Some("list of required features"),
-            () if !header.fallbacks.is_empty() => Some("list of fallbacks"),
+            () if !policy_is_of(fleet.specialize(), header) => Some("rollout"),
+            () if header.requires != built.header_requires(header.channel.as_str(), &requires) => {
+                Some("list of required features")
+            }
+            () if !goes_back(header) && !header.fallbacks.is_empty() => Some("list of fallbacks"),
             () => None,
         };
         if let Some(what) = differs {

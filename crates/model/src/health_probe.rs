@@ -4,6 +4,7 @@
 //! them as [`ChannelProbe`]s in the sets of its nodes, so that another probe makes another generation.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -189,6 +190,43 @@ impl ProbeTopology {
 impl<'de> Deserialize<'de> for ProbeTopology {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<ProbeTopology, D::Error> {
         ProbeTopology::declare(Vec::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl fmt::Display for HealthProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            HealthProbeMode::Enforce => "enforce",
+            HealthProbeMode::Observe => "observe",
+            HealthProbeMode::Disabled => "disabled",
+        };
+        let [every, timeout, grace, sustained] =
+            [self.every, self.timeout, self.grace, self.sustained].map(|time| time.as_secs_f64());
+        write!(
+            f,
+            "{mode}: {}, every {every} s for at most {timeout} s, {grace} s of grace, failed after {sustained} s",
+            self.kind
+        )
+    }
+}
+
+impl fmt::Display for HealthProbeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HealthProbeKind::Http { url, expect } => write!(f, "{url} answers {expect}"),
+            HealthProbeKind::Tcp { address } => write!(f, "{address} accepts"),
+            HealthProbeKind::Command { argv } => write!(f, "{}", argv.join(" ")),
+            HealthProbeKind::Unit { unit } => write!(f, "{unit} is active"),
+            HealthProbeKind::Metric { url, metric, bound, threshold_milli } => {
+                let bound = match bound {
+                    MetricBound::AtMost => "at most",
+                    MetricBound::AtLeast => "at least",
+                };
+                let (sign, milli) =
+                    (if *threshold_milli < 0 { "-" } else { "" }, threshold_milli.unsigned_abs());
+                write!(f, "{metric} of {url} is {bound} {sign}{}.{:03}", milli / 1000, milli % 1000)
+            }
+        }
     }
 }
 

@@ -233,6 +233,11 @@ pub struct RolloutId(String);
 pub struct ParseRolloutIdError;
 
 impl RolloutId {
+    /// Whether a release's label is the whole hash of a commit, so that a rollout may be called by it.
+    pub fn is_commit(label: &str) -> bool {
+        COMMIT_DIGITS.contains(&label.len()) && is_hex(label)
+    }
+
     /// The id of a release: by its label where that is the whole hash of a commit and no earlier rollout of
     /// the channel has it, else by the digest of its header.
     pub fn of_release(
@@ -241,7 +246,7 @@ impl RolloutId {
         header: &Digest,
         is_taken: impl Fn(&RolloutId) -> bool,
     ) -> RolloutId {
-        let commit = label.filter(|label| COMMIT_DIGITS.contains(&label.len()) && is_hex(label));
+        let commit = label.filter(|label| RolloutId::is_commit(label));
         let by_commit = commit.map(|commit| RolloutId(format!("{channel}@{commit}")));
         by_commit.filter(|id| !is_taken(id)).unwrap_or_else(|| RolloutId(format!("{channel}@{header}")))
     }

@@ -54,17 +54,25 @@ pub(crate) struct WindowName {
     pub(crate) at: At,
 }
 
-/// What a file's expressions refer to beyond the file.
+/// A use of `@GROUP` in a selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SelectedGroup {
+    pub(crate) group: String,
+    pub(crate) at: At,
+}
+
+/// What a file's expressions and selectors refer to beyond the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     pub(crate) labels: Vec<LabelUse>,
     pub(crate) vars: Vec<VarUse>,
     pub(crate) windows: Vec<WindowName>,
+    pub(crate) groups: Vec<SelectedGroup>,
 }
 
 impl Uses {
     pub(crate) fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.vars.is_empty() && self.windows.is_empty()
+        self.labels.is_empty() && self.vars.is_empty() && self.windows.is_empty() && self.groups.is_empty()
     }
 }
 
@@ -77,6 +85,8 @@ pub(crate) enum ExprSite {
     Conditional,
     /// `where:` of a group.
     Group,
+    /// `where:` of a wave, a budget, an edge or a probe.
+    Rollout,
     /// `when:` of a module.
     Module,
     /// `when:` of a resource or handler.
@@ -98,6 +108,7 @@ impl ExprSite {
             ExprSite::Var => &["node", "traits"],
             ExprSite::Conditional => &["traits", "node", "vars"],
             ExprSite::Group => &["labels", "environment", "channel", "roles", "owner"],
+            ExprSite::Rollout => &["labels", "hostname"],
             ExprSite::Module | ExprSite::Resource | ExprSite::Attribute => {
                 &["params", "vars", "traits", "node"]
             }
@@ -114,6 +125,7 @@ impl ExprSite {
             ExprSite::Var
             | ExprSite::Conditional
             | ExprSite::Group
+            | ExprSite::Rollout
             | ExprSite::Attribute
             | ExprSite::LoopedAttribute => &[],
         }
@@ -124,6 +136,7 @@ impl ExprSite {
             ExprSite::Var => "a var's value",
             ExprSite::Conditional => "`when:` of conditional_vars",
             ExprSite::Group => "`where:` of a group",
+            ExprSite::Rollout => "`where:` of a rollout",
             ExprSite::Module => "`when:` of a module",
             ExprSite::Resource | ExprSite::LoopedResource => "`when:` of a resource",
             ExprSite::Attribute | ExprSite::LoopedAttribute => "an attribute",
@@ -298,6 +311,12 @@ fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, site: ExprSite, p
         reading
             .error("E063", at, "observed traits choose no group: a node must not talk itself into one")
             .help("tune values with `conditional_vars`, or declare a label");
+        return;
+    }
+    if site == ExprSite::Rollout && root == "traits" {
+        reading
+            .error("E063", at, "observed traits choose no wave: a node must not talk itself into another one")
+            .help("ask for labels, hostname or groups (`nodes: \"@group\"`), which are declared");
         return;
     }
     if site == ExprSite::Group && root == "node" {

@@ -18,6 +18,7 @@ mod pass;
 pub mod release;
 mod render;
 mod resolver;
+pub mod rollouts;
 pub mod secrets;
 mod shape;
 mod sink;

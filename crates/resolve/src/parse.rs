@@ -12,6 +12,7 @@ use crate::decl::groups::{self, Group};
 use crate::decl::layers::{self, Environment, RoleFile};
 use crate::decl::module::{self, ModuleDecl};
 use crate::decl::nodes::{self, HostFile, NodesEntry};
+use crate::decl::rollouts::{self, StagedDecl};
 use crate::decl::secrets::{self, RecipientDecls};
 use crate::decl::template::{self, Body};
 use crate::exprs::Uses;
@@ -43,6 +44,7 @@ pub(crate) enum FileDecl {
     Nodes(Vec<NodesEntry>),
     Groups(Vec<Group>),
     Recipients(RecipientDecls),
+    Rollouts(Box<StagedDecl>),
     Host(Box<HostFile>),
     Role(Box<RoleFile>),
     Tokens(Vec<DeclaredToken>),
@@ -123,6 +125,7 @@ fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (File
         FileKind::Fleet => FileDecl::Fleet(Box::new(fleet::read(&mut reading, &root))),
         FileKind::Nodes => FileDecl::Nodes(nodes::read(&mut reading, &root)),
         FileKind::Recipients => FileDecl::Recipients(secrets::read_recipients(&mut reading, &root)),
+        FileKind::Rollouts => FileDecl::Rollouts(Box::new(rollouts::read_file(&mut reading, &root))),
         FileKind::Groups => FileDecl::Groups(groups::read(&mut reading, &root)),
         FileKind::Host(_) => FileDecl::Host(Box::new(nodes::read_host(&mut reading, &root))),
         FileKind::Role(_) => FileDecl::Role(Box::new(layers::read_role(&mut reading, &root))),

@@ -23,7 +23,8 @@ use model::trie::{Leaf, Trie};
 use model::{Channel, FleetId, Selection, Timestamp};
 use trust::Header;
 use trust::feature::FEATURES;
-use trust::release::Fallback;
+use trust::release::{Fallback, MAX_FALLBACKS};
+use trust::rollout_terms::OnFailure;
 
 pub use walk::{Below, Built, ReleaseChunk, ReleaseContent};
 
@@ -88,8 +89,9 @@ pub struct Stamp {
     pub label: Option<String>,
     /// When it is signed.
     pub created: Timestamp,
-    /// Earlier releases that nodes of a channel may be pointed back to.
-    pub fallbacks: BTreeMap<Channel, Vec<Fallback>>,
+    /// What a channel is pointed to before, the newest first: where its policy says `rollback`, its nodes may be pointed
+    /// back to these.
+    pub before: BTreeMap<Channel, Vec<Fallback>>,
 }
 
 /// The headers of a release, one for every channel of the fleet; the caller signs them.
@@ -101,6 +103,9 @@ pub fn headers(built: &Built, stamp: &Stamp) -> Result<BTreeMap<Channel, Header>
     let requires = built.requires(FEATURES);
     let header = |(name, policy): (&String, &ChannelPolicy)| {
         let channel = policy.channel.clone();
+        let rollout = built.fleet.rollouts.get(name).map(|policy| Arc::new(policy.terms(stamp.created)));
+        let goes_back = rollout.as_ref().is_some_and(|terms| terms.on_failure == OnFailure::Rollback);
+        let before = stamp.before.get(&channel).filter(|_| goes_back).into_iter().flatten();
         let freshness = built.shared.settings.get(name).map_or(0, |settings| settings.freshness_secs);
         let header = Header {
             fleet: stamp.fleet.clone(),
@@ -110,9 +115,9 @@ pub fn headers(built: &Built, stamp: &Stamp) -> Result<BTreeMap<Channel, Header>
             created: stamp.created,
             selection,
             freshness_secs: freshness.into(),
-            fallbacks: stamp.fallbacks.get(&channel).cloned().unwrap_or_default(),
-            requires: requires.clone(),
-            rollout: None,
+            fallbacks: before.take(MAX_FALLBACKS).cloned().collect(),
+            requires: built.header_requires(name, &requires),
+            rollout,
         };
         (channel, header)
     };

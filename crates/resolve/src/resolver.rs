@@ -9,6 +9,7 @@ use trust::RecipientKey;
 
 use crate::check::context::Context;
 use crate::check::modules::{Modules, module_path};
+use crate::check::rollouts;
 use crate::classify;
 use crate::decl::admission::{DeclaredAdmission, REVOCATIONS_FILE, TOKENS_FILE};
 use crate::decl::secrets::SecretSource;
@@ -78,7 +79,7 @@ pub struct Changed {
     pub patterns: bool,
     /// Modules or their files.
     pub modules: bool,
-    /// Channels' settings.
+    /// Channels' settings, or how their releases reach their nodes.
     pub channels: bool,
 }
 
@@ -161,6 +162,9 @@ impl Resolver {
         };
         let good = self.good.as_ref().filter(same);
         let next = NodePass::new(&self.files, &context, judge, &mut sink).run(good, &self.dirty);
+        if sink.is_empty() {
+            rollouts::pins(&context, &next.exact, &next.patterns, &mut sink);
+        }
         if !sink.is_empty() {
             return Err(sink.finish());
         }
@@ -312,9 +316,12 @@ impl Resolver {
         next: Next,
         recipients: Arc<BTreeMap<Arc<str>, RecipientKey>>,
     ) -> (Arc<Fleet>, Changed) {
+        let policies =
+            context.rollouts.iter().map(|(name, declared)| (name.clone(), declared.policy.clone()));
         let specialized = Specialized {
             minimum_agent: context.fleet.minimum_agent.clone(),
             channels: Arc::new(context.fleet.channels.clone()),
+            rollouts: Arc::new(policies.collect()),
             exact: next.exact,
             patterns: next.patterns,
             modules: self.modules.shared.clone(),
@@ -364,6 +371,6 @@ fn changed(old: &Specialized, new: &Specialized, touched: Option<BTreeSet<Arc<st
         hostnames,
         patterns: !Arc::ptr_eq(&old.patterns, &new.patterns) && old.patterns != new.patterns,
         modules: old.modules != new.modules,
-        channels: old.channels != new.channels,
+        channels: old.channels != new.channels || old.rollouts != new.rollouts,
     }
 }

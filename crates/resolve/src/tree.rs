@@ -58,6 +58,8 @@ pub(crate) enum FileKind<'p> {
     Groups,
     /// Keys of nodes that secrets are sealed for.
     Recipients,
+    /// How releases reach their nodes.
+    Rollouts,
     Host(&'p str),
     Role(&'p str),
     Environments,
@@ -83,12 +85,13 @@ pub(crate) enum FileKind<'p> {
     },
 }
 
-const TOP_FILES: [&str; 7] = [
+const TOP_FILES: [&str; 8] = [
     "fleet.yaml",
     "nodes.yaml",
     "groups.yaml",
     "environments.yaml",
     "recipients.yaml",
+    "rollouts.yaml",
     TOKENS_FILE,
     REVOCATIONS_FILE,
 ];
@@ -129,6 +132,7 @@ fn top(file: &str) -> FileKind<'_> {
         "nodes.yaml" => FileKind::Nodes,
         "groups.yaml" => FileKind::Groups,
         "recipients.yaml" => FileKind::Recipients,
+        "rollouts.yaml" => FileKind::Rollouts,
         "environments.yaml" => FileKind::Environments,
         TOKENS_FILE => FileKind::Tokens,
         REVOCATIONS_FILE => FileKind::Revocations,

@@ -22,5 +22,6 @@ mod recipients_follow_declared_keys;
 mod release_holds_what_nodes_get;
 mod release_is_incremental;
 mod resource_type_examples;
+mod rollouts_are_planned;
 mod secrets_are_sealed_for_recipients;
 mod words_of_other_tools;

@@ -86,7 +86,8 @@ impl Snippet {
             ("modules", "roles/web.yaml"),
             ("environment", "hosts/web-1.example.com.yaml"),
         ];
-        let fleet = ["format", "channels", "windows", "sync", "delegations", "vars", "secrets"];
+        let fleet =
+            ["format", "channels", "windows", "rollouts", "sync", "delegations", "vars", "secrets"];
         let module = ["resources", "description"];
         let text = &self.text;
         if let Some((_, path)) = keys.iter().find(|(key, _)| self.has_key(key)) {

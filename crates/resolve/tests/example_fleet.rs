@@ -1,11 +1,14 @@
 //! CFG-1: `examples/fleet`, which the first five minutes publish, is right, and means what
-//! its README says it means; so does `examples/company`, the fleet of a small company.
+//! its README says it means; so do `examples/company`, the fleet of a small company, and `examples/rollouts`,
+//! whose releases arrive in waves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 use std::path::Path;
 
+use model::Timestamp;
 use model::replication::Mode;
 use resolve::{Fleet, Tree, check, render};
+use trust::rollout_terms::OnFailure;
 
 fn read_into(tree: &mut Tree, top: &Path, folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -82,4 +85,25 @@ fn the_company_is_right() {
     assert_eq!(people(&of("web-1.example.com")), ["amy", "bo"]);
     assert!(of("legacy-3.example.com").observe, "a machine that is taken over is only observed");
     assert!(nodes.node("laptop.example.com").is_none());
+}
+
+/// ROL-1: the waves, budgets, probes and windows of `examples/rollouts` take the nodes that its comments say.
+#[test]
+fn the_rollouts_are_right() {
+    let fleet = example("rollouts");
+    let enrolled = ["web-2.example.com", "web-3.example.com", "db-2.example.com", "branch-1.example.com"];
+    let planned = fleet.rollouts(Timestamp::from_secs(1_800_000_000), enrolled).unwrap();
+    let [branches, stable] = planned.as_slice() else { panic!("{planned:?}") };
+    let warnings: Vec<&String> = planned.iter().flat_map(|rollout| &rollout.warnings).collect();
+    assert!(warnings.iter().all(|warning| warning.contains("wave `tenth`")), "{warnings:?}");
+    let waves: Vec<(&str, usize)> =
+        stable.waves.iter().map(|wave| (wave.name.as_str(), wave.nodes)).collect();
+    assert_eq!(waves.iter().map(|(_, nodes)| nodes).sum::<usize>(), 5);
+    assert_eq!(waves[0], ("canary", 2));
+    assert_eq!(stable.terms.budgets[0].max, Some(1));
+    assert_eq!(stable.terms.on_failure, OnFailure::Rollback);
+    assert_eq!(branches.terms.after, ["stable".parse().unwrap()]);
+    assert_eq!(branches.waves.iter().map(|wave| wave.nodes).collect::<Vec<_>>(), [1]);
+    assert!(fleet.idle_probes().is_empty() && fleet.idle_groups().is_empty());
+    assert_eq!(fleet.specialize().channels["stable"].probes.len(), 3);
 }

@@ -218,14 +218,14 @@ fn a_header_for_every_channel_with_its_own_freshness() {
         seq: 7,
         label: Some("r7".to_owned()),
         created: Timestamp(1000),
-        fallbacks: [("edge".parse().unwrap(), vec![fallback.clone()])].into(),
+        before: [("edge".parse().unwrap(), vec![fallback])].into(),
     };
     let headers = release::headers(&built, &stamp).unwrap();
     let said: Vec<(&str, u64, usize)> = headers
         .values()
         .map(|header| (header.channel.as_str(), header.freshness_secs, header.fallbacks.len()))
         .collect();
-    assert_eq!(said, [("edge", 7 * 86_400, 1), ("stable", 86_400, 0)]);
+    assert_eq!(said, [("edge", 7 * 86_400, 0), ("stable", 86_400, 0)], "only `onFailure: rollback` names fallbacks");
     for header in headers.values() {
         assert_eq!(
             (header.seq, header.selection, header.created),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::delta::render;
+use model::delta::{Delta, render};
 use serde::Serialize;
 
 use super::compare::{NodeChange, Population};
+use super::rollouts::RolloutDelta;
 use super::one::{GroupError, NewRelease, NodeDifference, PublishedReader};
 use crate::operator::Operator;
 
@@ -38,6 +39,9 @@ pub struct Compared {
     /// Features that agents must have to take the new release.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
+    /// What differs in how releases reach their nodes.
+    #[serde(skip_serializing_if = "Delta::is_empty")]
+    pub rollouts: RolloutDelta,
     /// The biggest first.
     pub groups: Vec<DiffGroup>,
 }
@@ -45,7 +49,7 @@ pub struct Compared {
 impl Compared {
     /// Nothing differs.
     pub fn is_same(&self) -> bool {
-        self.change == 0 && self.patterns == 0
+        self.change == 0 && self.patterns == 0 && self.rollouts.is_empty()
     }
 }
 
@@ -114,7 +118,8 @@ pub async fn group(
     let observing = groups.iter().filter(|group| group.first.observe && !group.pattern);
     let observe = observing.map(|group| group.count).sum();
     let (same, requires) = (nodes.saturating_sub(change), new.requires());
-    Ok(Compared { from, nodes, same, change, observe, patterns, requires, groups })
+    let rollouts = RolloutDelta::default();
+    Ok(Compared { from, nodes, same, change, observe, patterns, requires, rollouts, groups })
 }
 
 /// Binds every node; those are alike whose differences read alike.

@@ -6,9 +6,9 @@ mod group;
 mod line;
 mod moves;
 mod one;
+mod rollouts;
 mod text;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -20,6 +20,7 @@ use resolve::secrets::SecretNeeds;
 use resolve::{Changed, Fleet, Specialized};
 use server::api;
 use server::api::operation::Empty;
+use trust::Header;
 
 use crate::check;
 use crate::connect::Connect;
@@ -134,15 +135,17 @@ pub async fn against_published(
         Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
         None => None,
     };
-    let enrolled = enrolled(operator, selector).await?;
+    let enrolled = operator.enrolled(selector).await?;
     let population = compare::population(operator, old.as_ref(), built.selection(), enrolled, selector).await;
     let population = population.map_err(DiffError::Remote)?;
     if population.nodes == 0 && selector.is_some() {
         return Err(DiffError::NoNode.into());
     }
-    Ok(group::group(operator, NewRelease::Built(&built), head.seq, population)
-        .await
-        .map_err(DiffError::Group)?)
+    let compared = group::group(operator, NewRelease::Built(&built), head.seq, population).await;
+    let compared = compared.map_err(DiffError::Group)?;
+    // Of some nodes nobody asks how all are reached.
+    let rollouts = if selector.is_none() { rollouts::differ(&head, built.fleet()) } else { compared.rollouts };
+    Ok(Compared { rollouts, ..compared })
 }
 
 /// What is needed to seal the secrets of a fleet repo as a publish would.
@@ -175,17 +178,6 @@ async fn sealed(
     Ok(publisher.seal(fleet, everything, &key, relay).await?.fleet)
 }
 
-/// The hostnames of the enrolled nodes that are meant. Of what else is known of a node nothing is held: a fleet is
-/// larger than a page of it.
-async fn enrolled(operator: &Operator, selector: Option<&Pattern>) -> Result<BTreeSet<String>, Failure> {
-    let (mut pages, mut hostnames) =
-        (operator.pages(&api::NODES, selector.map(Pattern::as_str)), BTreeSet::new());
-    while let Some(page) = pages.next().await? {
-        hostnames.extend(page.nodes.into_iter().map(|node| node.hostname.to_string()));
-    }
-    Ok(hostnames)
-}
-
 /// Compares a published release with the one that is pointed to now, as if it were published again.
 ///
 /// # Errors
@@ -194,17 +186,19 @@ pub(crate) async fn of_published(
     operator: &Operator,
     head: &api::HeadView,
     new: &Digest,
-    requires: Vec<String>,
+    headers: &[Header],
 ) -> Result<Compared, Failure> {
+    let requires = headers.first().map(|header| header.requires.clone()).unwrap_or_default();
     let new = remote::top(operator, new).await.map_err(DiffError::Remote)?;
     let new = remote::selection(operator, &new).await.map_err(DiffError::Remote)?;
     let old = match &head.selection {
         Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
         None => None,
     };
-    let enrolled = enrolled(operator, None).await?;
+    let enrolled = operator.enrolled(None).await?;
     let population = compare::population(operator, old.as_ref(), &new, enrolled, None).await;
     let population = population.map_err(DiffError::Remote)?;
     let new = NewRelease::Published { requires };
-    Ok(group::group(operator, new, head.seq, population).await.map_err(DiffError::Group)?)
+    let compared = group::group(operator, new, head.seq, population).await.map_err(DiffError::Group)?;
+    Ok(Compared { rollouts: rollouts::of_headers(head, headers), ..compared })
 }

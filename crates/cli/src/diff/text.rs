@@ -16,7 +16,7 @@ pub fn text(compared: &Compared, screen: Screen) -> String {
 
 /// The same, where the new release is called so.
 pub(crate) fn text_from(compared: &Compared, new: &str, screen: Screen) -> String {
-    let Compared { from, nodes, same, change, observe, patterns, requires, groups } = compared;
+    let Compared { from, nodes, same, change, observe, patterns, requires, rollouts, groups } = compared;
     let from = from.map_or_else(|| "nothing".to_owned(), |seq| format!("r{seq}"));
     if compared.is_same() {
         return format!("{from} -> {new}   {nodes} nodes: all the same\n");
@@ -30,6 +30,10 @@ pub(crate) fn text_from(compared: &Compared, new: &str, screen: Screen) -> Strin
     let mut out =
         format!("{from} -> {new}   {nodes} nodes: {same} same, {change} change{observing}{unused}\n");
     out.push_str(&required(requires));
+    if !rollouts.is_empty() {
+        out.push_str("\nhow releases reach their nodes:\n");
+        out.push_str(&screen.difference(&render(rollouts), INDENT));
+    }
     for group in groups {
         out.push('\n');
         out.push_str(&one(group, screen));

@@ -6,6 +6,7 @@ mod left_out;
 pub(crate) mod number;
 mod publisher;
 pub(crate) mod request;
+mod rollouts;
 mod signers;
 mod upload;
 
@@ -34,6 +35,7 @@ pub use error::PublishError;
 pub use left_out::LeftOut;
 pub(crate) use publisher::EarlierHeaders;
 pub use publisher::{Published, Publisher, ReleaseComparison};
+pub use rollouts::{RolloutPlanView, WavePlanView};
 pub(crate) use upload::{batches, upload_parts};
 
 /// How long a resident publisher waits before it tries again what did not reach the control
@@ -44,7 +46,8 @@ const AFTER: &str = "\
 The release is built and signed here; the control plane verifies it, keeps it and points to
 it. Only what it lacks is sent. A repo with mistakes publishes nothing. The question names the
 nodes that have an entry now and get none. What tokens.yaml and revocations.yaml declare is signed
-and published too; a file that is not there changes nothing of what counts.
+and published too; a file that is not there changes nothing of what counts. A channel with `rollouts`
+is reached wave by wave: which begins when, with how many nodes, is said before and after.
 
 Examples:
   muster publish --repo fleet
@@ -133,20 +136,27 @@ async fn once(
     if !publisher.blocked().is_empty() {
         aside(publisher.blocked().phrase().trim_end());
     }
+    let rollouts = publisher.rollouts().await?;
+    rollouts::warn(&rollouts);
     let lists = publisher.plan_lists().await?;
     let same = changed.same && lists.is_empty();
     let would = [would(publisher, &changed, &prepared)].into_iter().chain(lists.changes.iter().cloned());
     let would = would.collect::<Vec<_>>().join("; ");
     if args.dry_run {
-        screen.result(&WouldPublish { release: &changed, lists: &lists.changes }, || {
-            format!("{would}\nnothing is published (--dry-run)\n")
-        })?;
+        let views = rollouts::views(&rollouts, None);
+        screen
+            .result(&WouldPublish { release: &changed, lists: &lists.changes, rollouts: &views }, || {
+                format!("{would}\n{}nothing is published (--dry-run)\n", rollouts::text(&views))
+            })?;
         return Ok(if same { Exit::Ok } else { Exit::Differences });
     }
     if let Some(warning) = publisher.trust_warning() {
         aside(&warning);
     }
     if !same {
+        if !args.yes {
+            aside(rollouts::text(&rollouts::views(&rollouts, None)).trim_end());
+        }
         screen.confirm(&would, args.yes)?;
     }
     if let Some(out) = &args.out {
@@ -167,7 +177,9 @@ async fn once(
         aside(&gap);
     }
     let published = publisher.publish(&prepared, args.label.clone(), changed).await?;
-    let published = Published { lists: said, ..published };
+    let ids = publisher.rollout_ids(&rollouts, published.seq, args.label.as_deref()).await?;
+    let rollouts = if published.unchanged { Vec::new() } else { rollouts::views(&rollouts, Some(&ids)) };
+    let published = Published { lists: said, rollouts, ..published };
     let took = began.elapsed().as_millis();
     Ok(screen.result(&published, || text(&published, took))?)
 }
@@ -200,7 +212,8 @@ fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> S
     }
     let required = required(&built.requires(FEATURES));
     let left_out = changed.left_out.phrase();
-    let notes = [required.trim_end(), &left_out].into_iter().filter(|note| !note.is_empty());
+    let rollouts = rollouts::changed(&changed.rollouts);
+    let notes = [required.trim_end(), &left_out, &rollouts].into_iter().filter(|note| !note.is_empty());
     let notes: String = notes.map(|note| format!("; {note}")).collect();
     format!(
         "{from}: {}{notes}",
@@ -223,6 +236,8 @@ struct WouldPublish<'a> {
     release: &'a ReleaseComparison,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     lists: &'a [String],
+    #[serde(skip_serializing_if = "<[RolloutPlanView]>::is_empty", rename = "plannedRollouts")]
+    rollouts: &'a [RolloutPlanView],
 }
 
 fn text(published: &Published, took: u128) -> String {
@@ -238,9 +253,10 @@ fn text(published: &Published, took: u128) -> String {
         left_out.push('\n');
     }
     format!(
-        "{lists}published release {}: {}\n{left_out}sent {} chunks and {} contents in {}, {took} ms\n",
+        "{lists}published release {}: {}\n{left_out}{}sent {} chunks and {} contents in {}, {took} ms\n",
         published.seq,
         changes_of(&published.changed, published.nodes, published.patterns),
+        rollouts::text(&published.rollouts),
         published.chunks,
         published.contents,
         bytes(published.bytes),

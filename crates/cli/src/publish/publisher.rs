@@ -2,21 +2,24 @@
 
 mod again;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use model::rollout::RolloutId;
 use model::selection::PatternEntry;
 use model::trie::{Leaf, Trie};
 use model::{Channel, Digest, Selection};
 use resolve::release::{self, Builder, Built, Stamp};
+use resolve::rollouts::ChannelRollout;
 use resolve::{Changed, DeclaredAdmission, Fleet, Resolver};
 use serde::Serialize;
 use server::Credentials;
 use server::api::lists::ListsAdded;
 use server::api::operation::Empty;
-use server::api::{self, Commit, HeadView, ReleaseSummary};
+use server::api::{self, Commit, HeadView, History, ReleaseSummary};
 use trust::feature::FEATURES;
+use trust::release::Fallback;
 use trust::{Header, Slots, TrustDocument};
 use wire::Code;
 
@@ -24,6 +27,7 @@ use super::error::PublishError;
 use super::left_out::{LeftOut, left_out};
 use super::number::LastSigned;
 use super::request::SigningRequest;
+use super::rollouts::RolloutPlanView;
 use super::signers::{ReleaseSigners, Signatures};
 use super::upload::{Uploaded, upload};
 use crate::credentials::ReleaseKey;
@@ -40,6 +44,8 @@ pub(crate) use again::EarlierHeaders;
 
 /// How often a release is numbered anew because another one was published meanwhile.
 pub(super) const COMMIT_ATTEMPTS: usize = 5;
+/// Earlier releases among which the commit of a new one is looked for, to tell what its rollouts are called.
+const EARLIER_RELEASES: usize = 1000;
 
 /// How a release differs from the one that is published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,6 +55,9 @@ pub struct ReleaseComparison {
     pub nodes: usize,
     /// Patterns that came, went or get something else.
     pub patterns: usize,
+    /// Channels whose releases reach their nodes in another way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rollouts: Vec<Channel>,
     /// Nodes that have an entry and get none.
     #[serde(skip_serializing_if = "LeftOut::is_empty")]
     pub left_out: LeftOut,
@@ -81,6 +90,9 @@ pub struct Published {
     /// What of the signed lists changed: who may join, and who is revoked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<String>,
+    /// How the release reaches its nodes, in the channels that have waves.
+    #[serde(skip_serializing_if = "Vec::is_empty", rename = "plannedRollouts")]
+    pub rollouts: Vec<RolloutPlanView>,
 }
 
 /// Publishes, and keeps what it learned, so that the next change costs what it touches.
@@ -197,8 +209,10 @@ impl Publisher {
             let (nodes, patterns) = (new.exact().len(), new.patterns().len());
             return Ok(ReleaseComparison { nodes, patterns, ..ReleaseComparison::default() });
         };
+        let rollouts = self.changed_rollouts(built);
         if root == built.root()? && !self.is_overtaken() {
-            return Ok(ReleaseComparison { same: true, ..ReleaseComparison::default() });
+            let same = rollouts.is_empty();
+            return Ok(ReleaseComparison { same, rollouts, ..ReleaseComparison::default() });
         }
         let (mut nodes, mut went) = (0, Vec::new());
         let patterns = if let Some(old) = &self.published {
@@ -216,7 +230,67 @@ impl Publisher {
         };
         let left_out = left_out(&self.operator, went, &patterns, new).await?;
         let patterns = changed_patterns(&patterns, new.patterns());
-        Ok(ReleaseComparison { nodes, patterns, left_out, same: false })
+        Ok(ReleaseComparison { nodes, patterns, left_out, rollouts, same: false })
+    }
+
+    /// The channels whose releases reach their nodes in another way than what is published; none of a channel whose
+    /// header is not believed.
+    fn changed_rollouts(&self, built: &Built) -> Vec<Channel> {
+        let headers = self.head.headers.iter();
+        let headers = headers
+            .filter_map(|(channel, document)| header::verify(channel, document, &self.head.trust).ok());
+        changed_rollouts(headers.collect::<Vec<_>>().iter(), built)
+    }
+
+    /// What the rollouts of the release that was published last are called on the wire, by channel.
+    ///
+    /// # Errors
+    /// When the releases before cannot be asked for.
+    pub(crate) async fn rollout_ids(
+        &self,
+        rollouts: &[ChannelRollout],
+        seq: u64,
+        label: Option<&str>,
+    ) -> Result<BTreeMap<Channel, RolloutId>, PublishError> {
+        if rollouts.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        // A commit names the first rollout of it alone.
+        let is_taken = match label.filter(|label| RolloutId::is_commit(label)) {
+            Some(label) => {
+                let request =
+                    History { before: Some(seq), limit: EARLIER_RELEASES.into(), ..History::default() };
+                let earlier = self.operator.call(&api::RELEASES, request).await?;
+                earlier.iter().any(|release| release.ref_label == label)
+            }
+            None => false,
+        };
+        let ids = rollouts.iter().filter_map(|rollout| {
+            let header = trust::signed::digest(self.head.headers.get(&rollout.channel)?);
+            Some((
+                rollout.channel.clone(),
+                RolloutId::of_release(&rollout.channel, label, &header, |_| is_taken),
+            ))
+        });
+        Ok(ids.collect())
+    }
+
+    /// The rollouts of the release that the files make that were taken in last, as if it were signed now.
+    ///
+    /// # Errors
+    /// [`PublishError::Broken`] with what shows only beside the time and the nodes; or the control plane does not answer.
+    pub(crate) async fn rollouts(&mut self) -> Result<Vec<ChannelRollout>, PublishError> {
+        let Some(fleet) = self.resolver.fleet().cloned() else { return Ok(Vec::new()) };
+        if fleet.rollout_policies().is_empty() {
+            return Ok(Vec::new());
+        }
+        self.redial().await?;
+        let enrolled = match fleet.specialize().patterns.is_empty() {
+            true => BTreeSet::new(),
+            false => self.operator.enrolled(None).await?,
+        };
+        let planned = fleet.rollouts(crate::clock::now(), enrolled.iter().map(String::as_str));
+        planned.map_err(|diagnostics| PublishError::broken(&diagnostics, &self.resolver.tree()))
     }
 
     /// Sends what the control plane lacks of a release, signs it and points the fleet to it.
@@ -337,7 +411,7 @@ impl Publisher {
         verified.collect()
     }
 
-    /// Exactly this is published already: selection, channels, freshness, required features
+    /// Exactly this is published already: selection, channels, freshness, rollouts, required features
     /// and, if one is asked for, the label.
     fn is_published(&self, built: &Built, label: Option<&str>) -> Result<bool, PublishError> {
         if self.is_overtaken() || self.head.selection != Some(built.root()?) {
@@ -355,9 +429,12 @@ impl Publisher {
             headers.iter().map(|(channel, header)| (channel.clone(), header.freshness_secs)).collect();
         let labelled = label.is_none() || headers.values().all(|header| header.label.as_deref() == label);
         let requires = built.requires(FEATURES);
-        let required = headers.values().all(|header| header.requires == requires);
+        let required = headers
+            .values()
+            .all(|header| header.requires == built.header_requires(header.channel.as_str(), &requires));
         let minimum = self.head.minimum_agent == built.fleet().minimum_agent;
-        Ok(labelled && required && minimum && freshness == built.freshness_secs())
+        let rollouts = changed_rollouts(headers.values(), built).is_empty();
+        Ok(labelled && required && minimum && rollouts && freshness == built.freshness_secs())
     }
 
     /// Nodes hold a release that the control plane does not have, and refuse its newest: the same content needs
@@ -430,6 +507,14 @@ impl Publisher {
         &self.signers.first().key
     }
 
+    /// What a channel is pointed to, and what that release names as its own fallbacks: the newest first.
+    fn before(&self, channel: &Channel) -> Vec<Fallback> {
+        let Some(document) = self.head.headers.get(channel) else { return Vec::new() };
+        let Ok(header) = header::verify(channel, document, &self.head.trust) else { return Vec::new() };
+        let now = Fallback { seq: header.seq, header: trust::signed::digest(document) };
+        std::iter::once(now).chain(header.fallbacks).collect()
+    }
+
     fn signed(
         &self,
         built: &Built,
@@ -442,7 +527,7 @@ impl Publisher {
             seq,
             label,
             created: crate::clock::now(),
-            fallbacks: BTreeMap::new(),
+            before: self.head.headers.keys().map(|channel| (channel.clone(), self.before(channel))).collect(),
         };
         let mut headers = BTreeMap::new();
         for (channel, header) in release::headers(built, &stamp)? {
@@ -460,6 +545,20 @@ impl Publisher {
         };
         Ok(Commit { headers, expected_head: self.head.seq, summary })
     }
+}
+
+/// The channels for which a header says otherwise how a release reaches its nodes than a release that is built.
+fn changed_rollouts<'h>(headers: impl Iterator<Item = &'h Header>, built: &Built) -> Vec<Channel> {
+    let differs = |header: &&Header| {
+        let policy = built.fleet().rollouts.get(header.channel.as_str());
+        match (policy, &header.rollout) {
+            (None, None) => false,
+            (Some(policy), Some(terms)) => !policy.is_of(terms, header.created),
+            (None, Some(_)) | (Some(_), None) => true,
+        }
+    };
+    let declared = |header: &&Header| built.fleet().channels.contains_key(header.channel.as_str());
+    headers.filter(declared).filter(differs).map(|header| header.channel.clone()).collect()
 }
 
 /// How many patterns came, went or get something else.

@@ -93,9 +93,8 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
         resealed.upload(&publisher).await?;
     }
     let compared_with = if is_read { selection } else { release.selection };
-    let requires = headers.first().map(|header| header.requires.clone()).unwrap_or_default();
     let compared =
-        diff::of_published(publisher.operator(), publisher.head(), &compared_with, requires).await?;
+        diff::of_published(publisher.operator(), publisher.head(), &compared_with, &headers).await?;
     if args.dry_run {
         screen
             .result(&compared, || text(&compared, wanted, screen) + "nothing is published (--dry-run)\n")?;

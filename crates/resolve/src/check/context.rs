@@ -9,6 +9,7 @@ use super::graph::leads;
 use super::identity::Clash;
 use super::modules::{Modules, module_path};
 use super::references::CrossReference;
+use super::rollouts::{self, LocatedProbe, DeclaredRollout};
 use super::typed::{Layer, layer};
 use crate::decl::fleet::FleetDecl;
 use crate::decl::groups::Group;
@@ -82,6 +83,10 @@ pub(crate) struct Context {
     pub(crate) labels_hidden: bool,
     /// Pairs of modules that no node may have together.
     pub(crate) clashes: Vec<Clash>,
+    /// The rollouts of channels, by channel.
+    pub(crate) rollouts: BTreeMap<String, DeclaredRollout>,
+    /// The probes, of every channel that has a rollout.
+    pub(crate) probes: Vec<LocatedProbe>,
     /// Modules that need another one on the same node, for a notification.
     pub(crate) reaches: Vec<CrossReference>,
 }
@@ -106,6 +111,7 @@ impl Context {
         read_fleet(files, &mut context, sink);
         read_roles(files, &mut context, sink);
         read_groups(files, &mut context, sink);
+        rollouts::read(files, &mut context, sink);
         check_uses(files, modules, &context, sink);
         context
     }
@@ -247,6 +253,7 @@ fn read_groups(files: &Files, context: &mut Context, sink: &mut Sink) {
 
 /// Labels and other modules' vars that expressions name.
 fn check_uses(files: &Files, modules: &Modules, context: &Context, sink: &mut Sink) {
+    let groups_broken = files.get("groups.yaml").is_some_and(|file| !file.found.is_empty());
     let of_files = files.iter().map(|(path, file)| (path, &file.uses));
     for (path, uses) in of_files.chain(&modules.uses) {
         for used in &uses.labels {
@@ -258,6 +265,14 @@ fn check_uses(files: &Files, modules: &Modules, context: &Context, sink: &mut Si
         }
         for used in &uses.vars {
             check_var_use(path, used, context, sink);
+        }
+        for used in uses.groups.iter().filter(|_| !groups_broken) {
+            let named = || context.groups.iter().filter_map(|group| group.decl.name.as_ref());
+            if !named().any(|name| name.value == used.group) {
+                let names: Vec<&str> = named().map(|name| name.value.as_str()).collect();
+                let message = format!("there is no group `{}`", used.group);
+                sink.error(path, "E061", used.at, message).help(near_or_all(&used.group, names.into_iter()));
+            }
         }
         for used in &uses.windows {
             if !context.fleet.windows.contains_key(&used.window) && !context.fleet_broken {

@@ -5,4 +5,5 @@ pub(crate) mod graph;
 pub(crate) mod identity;
 pub(crate) mod modules;
 pub(crate) mod references;
+pub(crate) mod rollouts;
 pub(crate) mod typed;

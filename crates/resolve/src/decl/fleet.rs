@@ -1,5 +1,5 @@
 //! `fleet.yaml`: the fleet's name, its channels, its defaults, its own vars, its windows, and
-//! what is synchronized and delegated.
+//! what is synchronized, delegated and staged.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use model::replication::{Bounds, LinkSettings, TransportPolicy};
 use model::window::DeclaredWindow;
 
 use super::delegation::{self, DelegationDecl};
+use super::rollouts::{self, StagedDecl};
 use super::secrets::{self, SecretSource};
 use super::sync::{self, SyncDecl};
 use super::vars::{self, Var};
@@ -42,6 +43,8 @@ pub(crate) struct FleetDecl {
     pub(crate) delegations: Vec<DelegationDecl>,
     /// In order: the first that has a secret gives it.
     pub(crate) secret_sources: Vec<SecretSource>,
+    /// Rollouts and probes.
+    pub(crate) staged: StagedDecl,
     /// A channel may be declared that could not be read.
     pub(crate) hidden: bool,
 }
@@ -82,6 +85,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
     fleet.sync = keys.read("sync", |node| sync::read(reading, node));
     fleet.delegations = keys.read("delegations", |node| delegation::read(reading, node));
     fleet.secret_sources = keys.read("secrets", |node| secrets::read(reading, node));
+    fleet.staged = rollouts::read(reading, &mut keys);
     keys.end(reading);
     fleet
 }

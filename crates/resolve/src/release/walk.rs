@@ -10,7 +10,7 @@ use model::policy::{Policy, RunTimes};
 use model::set::ObjectSet;
 use model::trie::{Leaf, Top, Trie};
 use model::{Channel, Digest, Kind, SectionKey, Selection};
-use trust::feature::{Feature, FileUse};
+use trust::feature::{Feature, FileUse, ROLLOUT_FEATURE};
 
 use super::ReleaseError;
 use super::shared::Shared;
@@ -111,6 +111,15 @@ impl Built {
         };
         let used = features.iter().filter(|feature| uses(feature)).map(|feature| feature.name.to_owned());
         used.collect::<BTreeSet<String>>().into_iter().collect()
+    }
+
+    /// What the header of one channel requires beside what the whole release does.
+    pub fn header_requires(&self, channel: &str, release: &[String]) -> Vec<String> {
+        let mut requires: BTreeSet<String> = release.iter().cloned().collect();
+        if self.fleet.rollouts.contains_key(channel) {
+            requires.insert(ROLLOUT_FEATURE.to_owned());
+        }
+        requires.into_iter().collect()
     }
 
     /// Seconds between contacts, by channel.

@@ -24,6 +24,7 @@ pub(crate) use node::{SpecializedFor, node};
 pub(crate) use split::{PatternShare, TooMany, meeting, split};
 
 use crate::check::modules::SharedModule;
+use crate::rollouts::RolloutPolicy;
 use crate::secrets::NodeSecrets;
 
 /// A sorted map from names. A clone shares all but what is changed later, so that a new state beside
@@ -89,6 +90,8 @@ pub struct Specialized {
     pub minimum_agent: Option<String>,
     /// Every channel's settings.
     pub channels: Arc<BTreeMap<String, ChannelSettings>>,
+    /// How releases reach the nodes of a channel, for those that say so.
+    pub rollouts: Arc<BTreeMap<String, RolloutPolicy>>,
     /// Nodes that are named exactly or have a host file. They come before all patterns.
     pub exact: ByName<Arc<NodeSpec>>,
     /// Patterns in the order in which they classify.

@@ -1,14 +1,17 @@
 //! What an earlier release held, under another number, signed anew (ROL-4).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::Digest;
 use server::api::operation::Empty;
 use server::api::{self, Commit, ReleaseSummary};
 use store::Release;
-use trust::Header;
+use trust::release::MAX_FALLBACKS;
 use trust::retired::{RetiredHeader, RetiredHeaderError, verify_retired};
+use trust::rollout_terms::OnFailure;
 use trust::signed::VerifyError;
+use trust::{Header, RolloutTerms};
 
 use super::super::error::PublishError;
 use super::super::request::SigningRequest;
@@ -144,7 +147,13 @@ impl Publisher {
         };
         for old in headers {
             let (label, created) = (label.clone(), crate::clock::now());
-            let header = Header { seq, label, created, selection, fallbacks: Vec::new(), ..old.clone() };
+            let again =
+                |terms: &Arc<RolloutTerms>| Arc::new(RolloutTerms::clone(terms).signed_again(created));
+            let rollout = old.rollout.as_ref().map(again);
+            let goes_back = rollout.as_ref().is_some_and(|terms| terms.on_failure == OnFailure::Rollback);
+            let mut fallbacks = if goes_back { self.before(&old.channel) } else { Vec::new() };
+            fallbacks.truncate(MAX_FALLBACKS);
+            let header = Header { seq, label, created, selection, fallbacks, rollout, ..old.clone() };
             let document = self.signers.sign(&header, &self.head.trust, signatures)?;
             commit.headers.insert(old.channel.clone(), document);
         }

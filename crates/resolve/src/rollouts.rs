@@ -1,0 +1,284 @@
+//! [`RolloutPolicy`]: how the releases of a channel reach its nodes, as the fleet repo declares it; and
+//! [`ChannelRollout`]: what that comes to for one release (ROL-1).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lang::{Diagnostics, Value};
+use model::health_probe::MAX_PROBES;
+use model::time::when;
+use model::{Channel, Hostname, Timestamp};
+use rollout::{Coverage, CoverageMistake, Placement, RolloutRules, probes_of};
+use trust::RolloutTerms;
+use trust::rollout_terms::GateTerms;
+
+use crate::check::rollouts::{DeclaredRollout, is_of_time, report};
+pub use crate::decl::rollouts::NotBefore;
+use crate::resolver::Fleet;
+use crate::sink::Sink;
+use crate::specialize::NodeSpec;
+
+/// The most hostnames that are named of the nodes that no wave takes.
+const MAX_NAMED: usize = 5;
+
+/// The rollout policy of a channel: terms whose times are still counted from the signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutPolicy {
+    /// The terms, without the times of waves.
+    pub(crate) terms: RolloutTerms,
+    /// For each wave, when it begins at the earliest.
+    pub(crate) not_before: Vec<Option<NotBefore>>,
+}
+
+impl RolloutPolicy {
+    /// The terms of a release that is signed at a time. Pins that are over by then are left out.
+    pub fn terms(&self, created: Timestamp) -> RolloutTerms {
+        let mut terms = self.terms.clone();
+        for (wave, not_before) in terms.waves.iter_mut().zip(&self.not_before) {
+            wave.not_before = not_before.map(|not_before| match not_before {
+                NotBefore::At(at) => at,
+                NotBefore::AfterSignature(after) => created.plus(after),
+            });
+        }
+        terms.signed_again(created)
+    }
+
+    /// When a wave begins at the earliest.
+    pub fn not_before(&self, wave: &str) -> Option<NotBefore> {
+        let index = self.terms.waves.iter().position(|known| known.name == wave)?;
+        self.not_before.get(index).copied().flatten()
+    }
+
+    /// Whether terms that were signed at a time are these: a publish of the same would say nothing new.
+    pub fn is_of(&self, signed: &RolloutTerms, created: Timestamp) -> bool {
+        self.terms(created) == *signed
+    }
+}
+
+/// What the rollout of a channel comes to for one release.
+#[derive(Clone, Debug)]
+pub struct ChannelRollout {
+    /// The channel.
+    pub channel: Channel,
+    /// The terms that are signed.
+    pub terms: Arc<RolloutTerms>,
+    /// Its waves in order, the implied last one among them where some node is in it.
+    pub waves: Vec<PlannedWave>,
+    /// What is no mistake, and may be a slip of the pen.
+    pub warnings: Vec<String>,
+}
+
+/// A wave of a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedWave {
+    /// Its name.
+    pub name: String,
+    /// It begins at this time at the earliest; right away, or after the wave before, where there is none.
+    pub not_before: Option<Timestamp>,
+    /// What must be true of it before the next one opens.
+    pub gate: GateTerms,
+    /// How many nodes are in it.
+    pub nodes: usize,
+    /// No wave that is declared takes them: they are in the implied last one.
+    pub is_implied: bool,
+    /// The first nodes of an implied wave, by name.
+    pub first: Vec<Hostname>,
+}
+
+/// What is known of one channel's nodes.
+#[derive(Default)]
+struct ChannelNodes {
+    placements: Vec<Placement>,
+    rest: BTreeSet<Hostname>,
+}
+
+impl Fleet {
+    /// The rollouts of a release that is signed at a time, channel by channel. Counted are the nodes that are named
+    /// exactly, and those of `enrolled` that a pattern takes.
+    ///
+    /// # Errors
+    /// What of the declared policies shows only beside the time or the nodes: a `notBefore` that is past or falls, edges
+    /// in a circle over their members, too many probes of one node. Each with its position.
+    pub fn rollouts<'n>(
+        &self,
+        created: Timestamp,
+        enrolled: impl IntoIterator<Item = &'n str>,
+    ) -> Result<Vec<ChannelRollout>, Diagnostics> {
+        let declared = &self.context().rollouts;
+        if declared.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut sink = Sink::default();
+        let mut found = Vec::new();
+        let rules: BTreeMap<&str, RolloutRules> = declared
+            .iter()
+            .map(|(name, rollout)| {
+                (name.as_str(), RolloutRules::new(Arc::new(rollout.policy.terms(created))))
+            })
+            .collect();
+        let mut nodes = self.placed(&rules, enrolled, &mut sink);
+        for (name, rollout) in declared {
+            let (Some(rules), Ok(channel)) = (rules.get(name.as_str()), name.parse()) else { continue };
+            let own = nodes.remove(name.as_str()).unwrap_or_default();
+            found.push(planned(rollout, channel, rules, own, created, &mut sink));
+        }
+        if sink.is_empty() { Ok(found) } else { Err(sink.finish()) }
+    }
+
+    /// The policies of all channels that have one.
+    pub fn rollout_policies(&self) -> &Arc<BTreeMap<String, RolloutPolicy>> {
+        &self.specialize().rollouts
+    }
+
+    /// Probes that are asked of nobody, as no channel has a rollout.
+    pub fn idle_probes(&self) -> Vec<String> {
+        let context = self.context();
+        let idle = context.probes.iter().filter(|_| context.rollouts.is_empty());
+        idle.map(|declared| {
+            let (file, line, name) = (&declared.file, declared.at.line, &declared.probe.probe.name);
+            format!("{file}:{line}: probe `{name}` is asked of no node: no channel has `rollouts`")
+        })
+        .collect()
+    }
+
+    fn placed<'r, 'n>(
+        &self,
+        rules: &BTreeMap<&'r str, RolloutRules>,
+        enrolled: impl IntoIterator<Item = &'n str>,
+        sink: &mut Sink,
+    ) -> BTreeMap<&'r str, ChannelNodes> {
+        let specialized = self.specialize();
+        let exact = specialized.exact.iter().map(|(name, spec)| (&**name, spec));
+        let by_pattern = enrolled
+            .into_iter()
+            .filter(|name| specialized.exact.get(*name).is_none())
+            .filter_map(|name| Some((name, specialized.node(name)?)));
+        let mut nodes: BTreeMap<&'r str, ChannelNodes> = BTreeMap::new();
+        // Many nodes are declared alike.
+        let mut last: Option<(Arc<[u8]>, Value)> = None;
+        for (name, spec) in exact.chain(by_pattern) {
+            let Some((channel, rules)) = rules.get_key_value(&*spec.channel) else { continue };
+            let Ok(hostname) = name.parse::<Hostname>() else { continue };
+            let facts = match last.take() {
+                Some((params, facts)) if params == spec.params => facts,
+                _ => spec
+                    .read_params()
+                    .map(|params| params.node.facts())
+                    .unwrap_or_else(|_| Value::Map(BTreeMap::new())),
+            };
+            let placement = rules.place(&hostname, &facts);
+            self.few_probes(spec, &hostname, &facts, sink);
+            let own = nodes.entry(*channel).or_default();
+            own.placements.push(placement);
+            if usize::from(placement.wave) >= rules.terms().waves.len() {
+                own.rest.insert(hostname);
+            }
+            last = Some((spec.params.clone(), facts));
+        }
+        nodes
+    }
+
+    /// A node has at most [`MAX_PROBES`] probes, however many its channel has.
+    fn few_probes(&self, spec: &NodeSpec, hostname: &Hostname, facts: &Value, sink: &mut Sink) {
+        let context = self.context();
+        if context.probes.len() <= MAX_PROBES {
+            return;
+        }
+        let probes = context.probes.iter().map(|declared| declared.probe.clone()).collect();
+        let policy = model::policy::Policy { probes, ..model::policy::Policy::default() };
+        if let (Err(error), Some(first)) = (probes_of(&policy, hostname, facts), context.probes.first()) {
+            let message = format!("{hostname} in channel `{}`: {error}", spec.channel);
+            sink.error(&first.file, "E099", first.at, message)
+                .help("narrow the probes by `where` or `nodes`");
+        }
+    }
+}
+
+fn planned(
+    declared: &DeclaredRollout,
+    channel: Channel,
+    rules: &RolloutRules,
+    nodes: ChannelNodes,
+    created: Timestamp,
+    sink: &mut Sink,
+) -> ChannelRollout {
+    let terms = rules.terms();
+    let mut found = terms.mistakes(&channel, created);
+    found.retain(is_of_time);
+    report(&declared.file, &declared.decl, &found, sink);
+    past(declared, created, sink);
+    let coverage = Coverage::of(rules, nodes.placements);
+    let mut warnings = over(declared, created);
+    for mistake in coverage.mistakes(rules) {
+        let edge = declared.decl.edges.first().map_or(declared.decl.channel.at, |edge| edge.at);
+        if let CoverageMistake::EdgeCycle(_) = mistake {
+            sink.error(&declared.file, "E114", edge, mistake.to_string()).help("drop one of these edges");
+        } else if !matches!(mistake, CoverageMistake::EdgeAgainstWaves { .. }) {
+            // Canaries of every tier are no slip of the pen: an edge holds among the nodes of open waves.
+            let line = line_of(declared, &mistake);
+            warnings.push(format!("{}:{line}: channel {channel}: {mistake}", declared.file));
+        }
+    }
+    let wave = |index: usize| PlannedWave {
+        name: rules.wave_name(index).to_owned(),
+        not_before: rules.not_before(index),
+        gate: rules.gate(index),
+        nodes: coverage.in_wave(index),
+        is_implied: index >= terms.waves.len(),
+        first: if index < terms.waves.len() {
+            Vec::new()
+        } else {
+            nodes.rest.iter().take(MAX_NAMED).cloned().collect()
+        },
+    };
+    let waves = (0..rules.waves()).map(wave).filter(|wave| !wave.is_implied || wave.nodes > 0).collect();
+    ChannelRollout { channel, terms: Arc::new(terms.clone()), waves, warnings }
+}
+
+/// Waves whose day is over: who wrote it down meant another one.
+fn past(declared: &DeclaredRollout, created: Timestamp, sink: &mut Sink) {
+    for wave in &declared.decl.waves {
+        let Some(time) = &wave.not_before else { continue };
+        if let NotBefore::At(at) = time.value
+            && at < created
+        {
+            let message =
+                format!("wave `{}` begins at {}, which is past", wave.name.value, when(at, created));
+            sink.error(&declared.file, "E112", time.at, message)
+                .help("drop `notBefore`, give it a later time, or count from the signature, as in `+24h`");
+        }
+    }
+}
+
+/// Pins that are over, and count no more.
+fn over(declared: &DeclaredRollout, created: Timestamp) -> Vec<String> {
+    let over = declared.decl.pins.iter().filter(|pin| pin.until.value <= created);
+    over.map(|pin| {
+        let nodes: Vec<&str> = pin.nodes.iter().map(|node| node.value.as_str()).collect();
+        let until = when(pin.until.value, created);
+        let (file, line) = (&declared.file, pin.at.line);
+        format!("{file}:{line}: the pin of {} is over since {until}, and counts no more", nodes.join(", "))
+    })
+    .collect()
+}
+
+fn line_of(declared: &DeclaredRollout, mistake: &CoverageMistake) -> u32 {
+    let decl = &declared.decl;
+    let at = match mistake {
+        CoverageMistake::EmptyWave(name) => {
+            decl.waves.iter().find(|wave| wave.name.value == *name).map(|wave| wave.name.at)
+        }
+        CoverageMistake::EmptyBudget(of) => {
+            decl.budgets.iter().find(|budget| budget.value.of.as_str() == of).map(|budget| budget.at)
+        }
+        CoverageMistake::EmptyEdge { before, after }
+        | CoverageMistake::EdgeAgainstWaves { before, after } => {
+            let is = |edge: &trust::rollout_terms::NodeEdge| {
+                edge.before.as_str() == before && edge.after.as_str() == after
+            };
+            decl.edges.iter().find(|edge| is(&edge.value)).map(|edge| edge.at)
+        }
+        CoverageMistake::EdgeCycle(_) => None,
+    };
+    at.unwrap_or(decl.channel.at).line
+}
