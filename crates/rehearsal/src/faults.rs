@@ -15,7 +15,9 @@ pub struct FaultShare(u16);
 
 /// The text is no share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no share of the nodes: write 0% to 100%, with at most two digits behind the point, such as 5% or 0.25%")]
+#[error(
+    "{0:?} is no share of the nodes: write 0% to 100%, with at most two digits behind the point, such as 5% or 0.25%"
+)]
 pub struct ParseFaultShareError(String);
 
 /// The shares leave no node over.
@@ -135,14 +137,20 @@ pub(crate) fn draw_faults(
         }
     }
     let mut slow = vec![false; count];
-    self::drawn(b"slow", seed, hostnames).into_iter().take(shares.slow.of(count)).for_each(|at| slow[at] = true);
+    self::drawn(b"slow", seed, hostnames)
+        .into_iter()
+        .take(shares.slow.of(count))
+        .for_each(|at| slow[at] = true);
     (faults, slow)
 }
 
 /// The nodes by index, in the order of a draw.
 fn drawn(what: &[u8], seed: u64, hostnames: &[&Hostname]) -> Vec<usize> {
-    let mut order: Vec<(Digest, usize)> =
-        hostnames.iter().enumerate().map(|(index, hostname)| (draw_of(what, seed, hostname), index)).collect();
+    let mut order: Vec<(Digest, usize)> = hostnames
+        .iter()
+        .enumerate()
+        .map(|(index, hostname)| (draw_of(what, seed, hostname), index))
+        .collect();
     order.sort_unstable();
     order.into_iter().map(|(_, index)| index).collect()
 }

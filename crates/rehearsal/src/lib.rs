@@ -17,6 +17,7 @@
 
 mod check;
 mod faults;
+mod gather;
 mod host;
 mod nature;
 mod report;

@@ -28,7 +28,12 @@ pub(crate) struct HostNature {
 }
 
 impl HostNature {
-    pub(crate) fn draw(seed: u64, hostname: &Hostname, fault: Option<NodeFault>, is_slow: bool) -> HostNature {
+    pub(crate) fn draw(
+        seed: u64,
+        hostname: &Hostname,
+        fault: Option<NodeFault>,
+        is_slow: bool,
+    ) -> HostNature {
         let digest = draw_of(b"nature", seed, hostname);
         let number = |at: usize| {
             let bytes = digest.as_bytes().iter().skip(4 * at).take(4);

@@ -13,9 +13,10 @@ use rollout::{
 };
 
 use crate::faults::{NodeFault, draw_faults};
+use crate::gather::report_of;
 use crate::host::{Agenda, BEFORE, BOOT, HostEvent, RehearsedHost, TARGET, activation_terms};
 use crate::nature::HostNature;
-use crate::report::{self, RehearsalReport};
+use crate::report::RehearsalReport;
 use crate::timeline::{Occurrence, Timeline};
 use crate::watch::RolloutWatch;
 use crate::{Rehearsal, RehearseError};
@@ -50,7 +51,7 @@ pub(crate) fn play(rehearsal: &Rehearsal) -> Result<RehearsalReport, RehearseErr
     let mut stage = Stage::new(rehearsal);
     stage.publish()?;
     stage.go_on();
-    Ok(report::of_stage(&stage))
+    Ok(report_of(&stage))
 }
 
 impl<'r> Stage<'r> {

@@ -16,7 +16,11 @@ const MAX_SHOWN_NODES: usize = 20;
 impl fmt::Display for RehearsalReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RehearsalReport { channel, seed, begins, .. } = self;
-        writeln!(f, "channel {channel}, {}, published at {begins}, seed {seed}", counted(self.nodes.len(), "node"))?;
+        writeln!(
+            f,
+            "channel {channel}, {}, published at {begins}, seed {seed}",
+            counted(self.nodes.len(), "node")
+        )?;
         self.write_faults(f)?;
         writeln!(f)?;
         table(f, &self.wave_rows())?;
@@ -105,7 +109,18 @@ impl RehearsalReport {
     }
 
     fn wave_rows(&self) -> Vec<Vec<String>> {
-        let head = ["wave", "nodes", "opens", "ends", "confirmed", "failed", "back", "offline", "waiting", "stops at"];
+        let head = [
+            "wave",
+            "nodes",
+            "opens",
+            "ends",
+            "confirmed",
+            "failed",
+            "back",
+            "offline",
+            "waiting",
+            "stops at",
+        ];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(self.waves.iter().map(|wave| {
             let stops = wave.stops_at.map_or_else(|| "never".to_owned(), |count| counted(count, "failure"));

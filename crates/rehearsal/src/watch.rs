@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use model::{NodeId, Timestamp};
-use rollout::{HaltCause, MemberGoal, MemberRecord, NodeRolloutState, RolloutCommit, RolloutNote, RolloutState};
+use rollout::{
+    HaltCause, MemberGoal, MemberRecord, NodeRolloutState, RolloutCommit, RolloutNote, RolloutState,
+};
 use trust::RolloutTerms;
 
 /// What was seen of a node.
@@ -13,6 +15,7 @@ pub(crate) struct SeenNode {
     pub(crate) asked: Option<Timestamp>,
     pub(crate) began: Option<Timestamp>,
     pub(crate) switched: Option<Timestamp>,
+    pub(crate) confirmed: Option<Timestamp>,
     /// When it was confirmed, failed, or was back: the last of these.
     pub(crate) ended: Option<Timestamp>,
     wave: u16,
@@ -108,6 +111,9 @@ impl RolloutWatch {
                 Soaking => node.switched = node.switched.or(Some(now)),
                 Converged | Failed | Reverted => {
                     node.ended = Some(now);
+                    if record.state == Converged {
+                        node.confirmed = node.confirmed.or(Some(now));
+                    }
                     self.wave_ended.insert(node.wave, now);
                 }
                 _ => {}

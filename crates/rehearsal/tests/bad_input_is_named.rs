@@ -20,7 +20,9 @@ fn shares_are_read_exactly() {
         let share = read(text).unwrap();
         assert_eq!((share.to_string().as_str(), share.of(1000)), (shown, of_thousand), "{text}");
     }
-    for text in ["", "%", "5", "101%", "100.01%", "-1%", "5 %", "0.125%", ".5%", "5.%", "1e1%", "99999%", "+5%"] {
+    for text in
+        ["", "%", "5", "101%", "100.01%", "-1%", "5 %", "0.125%", ".5%", "5.%", "1e1%", "99999%", "+5%"]
+    {
         let error = read(text).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{text:?} is no share of the nodes")), "{error}");
     }
@@ -32,7 +34,10 @@ fn what_cannot_be_rehearsed_is_named() {
     let named = |rehearsal| rehearse(&rehearsal).unwrap_err();
     assert_eq!(named(rehearsal(terms(), Vec::new(), none)), RehearseError::NoNode);
     let twice = nodes(3).into_iter().chain(nodes(1)).collect();
-    assert_eq!(named(rehearsal(terms(), twice, none)).to_string(), "node node-00000.example.com is there twice");
+    assert_eq!(
+        named(rehearsal(terms(), twice, none)).to_string(),
+        "node node-00000.example.com is there twice"
+    );
     let many = named(rehearsal(terms(), nodes(3), shares("60%", "30%", "0%", "10.01%")));
     assert_eq!(
         many.to_string(),

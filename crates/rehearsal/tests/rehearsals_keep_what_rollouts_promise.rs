@@ -4,7 +4,9 @@
 //!
 //! Judged by what the report says of each node, and not by what the core counts.
 
-use rehearsal::{FaultShare, FaultShares, NodeFault, NodeReport, RehearsalOutcome, RehearsalReport, rehearse};
+use rehearsal::{
+    FaultShare, FaultShares, NodeFault, NodeReport, RehearsalOutcome, RehearsalReport, rehearse,
+};
 use rollout::{NodeRolloutState, RolloutRules};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +30,11 @@ impl Choices {
         self.below(100) < percent
     }
     fn share(&mut self, most: u64) -> FaultShare {
-        if self.chance(40) { FaultShare::default() } else { format!("{}%", self.below(most)).parse().unwrap() }
+        if self.chance(40) {
+            FaultShare::default()
+        } else {
+            format!("{}%", self.below(most)).parse().unwrap()
+        }
     }
 }
 
@@ -62,38 +68,53 @@ fn any_terms(choices: &mut Choices) -> RolloutTerms {
     terms
 }
 
-/// From when to when a node was not as it should be, by the report.
+/// From when to when a node was not as it should be on its way there, by the report.
 fn disrupted(node: &NodeReport) -> Option<(u64, u64)> {
-    let began = node.began_secs?;
     let ended = match node.state {
         NodeRolloutState::Converged | NodeRolloutState::Reverted => node.ended_secs?,
         _ => u64::MAX,
     };
-    Some((began, ended))
+    Some((node.began_secs?, node.confirmed_secs.unwrap_or(ended)))
+}
+
+/// When it was confirmed, failed or was back the first time.
+fn settled(node: &NodeReport) -> Option<u64> {
+    node.confirmed_secs.or(node.ended_secs)
 }
 
 /// The most of some intervals that overlap.
 fn most_at_once(intervals: &[(u64, u64)]) -> usize {
     // What ends in a second is over before what begins in it.
     let begins = intervals.iter().map(|(began, _)| *began);
-    begins.map(|at| intervals.iter().filter(|(began, ended)| *began <= at && at < *ended).count()).max().unwrap_or(0)
+    begins
+        .map(|at| intervals.iter().filter(|(began, ended)| *began <= at && at < *ended).count())
+        .max()
+        .unwrap_or(0)
 }
 
 fn judge(report: &RehearsalReport, terms: &Arc<RolloutTerms>, count: usize) {
     let rules = RolloutRules::new(Arc::clone(terms));
-    let placed: Vec<_> = nodes(count).iter().map(|node| rules.place(&node.hostname, &node.declared)).collect();
+    let placed: Vec<_> =
+        nodes(count).iter().map(|node| rules.place(&node.hostname, &node.declared)).collect();
     for (bit, terms) in terms.budgets.iter().enumerate() {
         let is_in = |index: &usize| placed[*index].budgets & (1 << bit) != 0;
         let members: Vec<usize> = (0..count).filter(is_in).collect();
         let intervals: Vec<_> = members.iter().filter_map(|index| disrupted(&report.nodes[*index])).collect();
         assert!(most_at_once(&intervals) <= terms.limit(members.len()), "budget {bit} is exceeded");
-        assert!(report.budgets[bit].peak.most <= report.budgets[bit].limit, "budget {bit} is told to be exceeded");
+        assert!(
+            report.budgets[bit].peak.most <= report.budgets[bit].limit,
+            "budget {bit} is told to be exceeded"
+        );
     }
-    let opened = |wave: &str| report.waves.iter().find(|known| known.name == wave).and_then(|wave| wave.opened_secs);
+    let opened =
+        |wave: &str| report.waves.iter().find(|known| known.name == wave).and_then(|wave| wave.opened_secs);
     let stopped = report.stop.as_ref().map_or(u64::MAX, |stop| stop.at_secs);
     for node in &report.nodes {
         if let Some(began) = node.began_secs {
-            assert!(opened(&node.wave).is_some_and(|opened| opened <= began), "{node:?} begins before its wave");
+            assert!(
+                opened(&node.wave).is_some_and(|opened| opened <= began),
+                "{node:?} begins before its wave"
+            );
             assert!(began <= stopped, "{node:?} begins after the stop");
         }
         if node.state == NodeRolloutState::Converged {
@@ -105,7 +126,10 @@ fn judge(report: &RehearsalReport, terms: &Arc<RolloutTerms>, count: usize) {
         let Some(at) = after.opened_secs else { continue };
         let of_before = report.nodes.iter().filter(|node| node.wave == before.name);
         for node in of_before.filter(|node| node.fault != Some(NodeFault::Offline)) {
-            assert!(node.ended_secs.is_some_and(|ended| ended <= at) || node.began_secs.is_none(), "{node:?} {at}");
+            assert!(
+                settled(node).is_some_and(|settled| settled <= at) || node.began_secs.is_none(),
+                "{node:?} {at}"
+            );
         }
         let earliest = after.not_before.map_or(0, |earliest| earliest.since(BEGINS).as_secs());
         assert!(at >= earliest, "wave {} opens before its time", after.name);
@@ -123,7 +147,9 @@ fn judge(report: &RehearsalReport, terms: &Arc<RolloutTerms>, count: usize) {
             assert!(report.nodes.iter().all(is_back), "somebody is not back");
         }
         RehearsalOutcome::Halted => assert!(report.stop.is_some()),
-        RehearsalOutcome::GoingBack | RehearsalOutcome::Unfinished => panic!("{:?}:\n{report}", report.outcome),
+        RehearsalOutcome::GoingBack | RehearsalOutcome::Unfinished => {
+            panic!("{:?}:\n{report}", report.outcome)
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use activation::{HealthProbe, HealthProbeKind, HealthProbeMode, ProbeTopology};
 use lang::{Selector, Value};
 use model::Timestamp;
-use rehearsal::{FaultShares, RehearsedNode, Rehearsal};
+use rehearsal::{FaultShares, Rehearsal, RehearsedNode};
 use trust::RolloutTerms;
 use trust::rollout_terms::{BudgetTerms, GateTerms, WaveMembers, WaveTerms};
 
