@@ -219,6 +219,7 @@ fn node_report(stage: &Stage<'_>, node: &EndedNode<'_>) -> NodeReport {
         began_secs: seen.began.map(since),
         switched_secs: seen.switched.map(since),
         confirmed_secs: seen.confirmed.map(since),
+        failed_secs: seen.failed.map(since),
         ended_secs: seen.ended.map(since),
         cause: node.cause.clone(),
     }

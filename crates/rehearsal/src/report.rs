@@ -189,6 +189,8 @@ pub struct NodeReport {
     pub switched_secs: Option<u64>,
     /// When it was confirmed, whatever became of it later.
     pub confirmed_secs: Option<u64>,
+    /// When it failed, whatever became of it later.
+    pub failed_secs: Option<u64>,
     /// When it was confirmed, failed or was back: the last of these.
     pub ended_secs: Option<u64>,
     /// What keeps it from the release; absent where it is confirmed.

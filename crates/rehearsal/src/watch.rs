@@ -16,6 +16,7 @@ pub(crate) struct SeenNode {
     pub(crate) began: Option<Timestamp>,
     pub(crate) switched: Option<Timestamp>,
     pub(crate) confirmed: Option<Timestamp>,
+    pub(crate) failed: Option<Timestamp>,
     /// When it was confirmed, failed, or was back: the last of these.
     pub(crate) ended: Option<Timestamp>,
     wave: u16,
@@ -111,8 +112,10 @@ impl RolloutWatch {
                 Soaking => node.switched = node.switched.or(Some(now)),
                 Converged | Failed | Reverted => {
                     node.ended = Some(now);
-                    if record.state == Converged {
-                        node.confirmed = node.confirmed.or(Some(now));
+                    match record.state {
+                        Converged => node.confirmed = node.confirmed.or(Some(now)),
+                        Failed => node.failed = node.failed.or(Some(now)),
+                        _ => {}
                     }
                     self.wave_ended.insert(node.wave, now);
                 }
