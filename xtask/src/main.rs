@@ -89,5 +89,5 @@ fn lint() -> Outcome {
 }
 
 fn demo() -> Outcome {
-    run("cargo", &["run", "--release", "--", "demo", "--once"])
+    run("cargo", &["run", "--", "demo", "--once"])
 }

@@ -16,6 +16,7 @@ mod heal;
 pub(crate) mod local;
 mod lost_state;
 mod reboot;
+mod rollout;
 mod run;
 mod run_log;
 mod signals;
@@ -31,6 +32,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use activation::GenerationId;
 use host::Cancel;
 use lang::Value;
 use model::exchange::CheckIn;
@@ -43,6 +45,7 @@ use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits};
 use providers::traits::Collectors;
 use tokio::time::Instant;
 
+use crate::activations::{ActivationCommand, Activations, ProcessMark};
 use crate::clock::now;
 use crate::events::{DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
 use crate::exchange::CheckInClient;
@@ -99,6 +102,7 @@ struct Daemon {
     node: Node,
     storage: Storage,
     release: Arc<ActiveRelease>,
+    activations: Activations,
     session: Arc<NodeSession>,
     member: Arc<MembershipFile>,
     hostname: Hostname,
@@ -180,6 +184,7 @@ impl Daemon {
         self.drain(&mut inbox).await;
         // A plan for somebody at the host must not keep the process.
         self.cancel.cancel();
+        ProcessMark::end(self.storage.durable().path());
         let starts_anew = self.put_back_state().await;
         tokio::select! {
             biased;
@@ -197,7 +202,7 @@ impl Daemon {
     }
 
     fn is_idle(&self) -> bool {
-        !self.running && self.view.shown().actions_running == 0
+        !self.running && !self.activations.returns() && self.view.shown().actions_running == 0
     }
 
     fn hear(&mut self, event: DaemonEvent) {
@@ -223,7 +228,10 @@ impl Daemon {
             DaemonEvent::FactsWait => self.take(NodeInput::FactsWait),
             DaemonEvent::Flushed { acked, acked_before, contact } => {
                 match acked {
-                    Some(cursor) => self.ack(cursor, acked_before, true),
+                    Some(cursor) => {
+                        self.ack(cursor.clone(), acked_before, true);
+                        self.take(NodeInput::Delivered(cursor));
+                    }
                     None => self.flushing = false,
                 }
                 if contact && !self.stopping {
@@ -243,6 +251,7 @@ impl Daemon {
             }
             DaemonEvent::Acknowledged { delivery, more } => self.acknowledged(delivery, more),
             DaemonEvent::StateLost(lost) => self.state_lost(lost),
+            DaemonEvent::AgentPutBack => self.restart_when_idle(),
             DaemonEvent::IdentityCopied(copied) => {
                 self.local.set(|state| state.contact.identity_copied = copied)
             }
@@ -338,8 +347,13 @@ impl Daemon {
                 }
                 _ => {}
             }
+            let before = self.node.adoption().map(|held| held.digest);
+            let is_at_once = matches!(input, NodeInput::Adopted(_)) && !self.node.is_switching();
             for effect in self.node.handle(input, now()) {
                 self.perform(effect);
+            }
+            if is_at_once && before != self.node.adoption().map(|held| held.digest) {
+                self.activations.tell(ActivationCommand::AdoptedAtOnce);
             }
         }
         self.watch.show(self.node.contentions(), self.node.scans());
@@ -359,6 +373,24 @@ impl Daemon {
             NodeEffect::CheckIn(check_in) => self.check_in(*check_in),
             NodeEffect::Fetch { contents, inline } => self.fetch(contents, inline),
             NodeEffect::Adopt(adoption) => self.adopt(*adoption),
+            NodeEffect::Prepare(adoption) => self.prepare(*adoption),
+            NodeEffect::ReportDispatch(rollout, event) => self.report_dispatch(rollout, event),
+            NodeEffect::Activate(request) => self.activations.send(ActivationCommand::Activate(request)),
+            NodeEffect::Supersede(adoption) => self.activations.send(ActivationCommand::Supersede(adoption)),
+            NodeEffect::Switched(end) => self.activations.tell(ActivationCommand::Switched(end)),
+            NodeEffect::HostIsFree => self.activations.tell(ActivationCommand::HostIsFree),
+            NodeEffect::ConfirmTried(outcome) => {
+                self.activations.tell(ActivationCommand::ConfirmTried(outcome));
+            }
+            NodeEffect::GoBack(root) => {
+                self.activations.tell(ActivationCommand::GoBack(GenerationId(root)));
+            }
+            NodeEffect::RolloutEnded(root) => {
+                self.activations.tell(ActivationCommand::RolloutEnded(GenerationId(root)));
+            }
+            NodeEffect::RestateRollout(root) => {
+                self.activations.tell(ActivationCommand::Restate(GenerationId(root)));
+            }
             NodeEffect::Run(order) => self.start_run(order),
             NodeEffect::Append(body) => self.append(body),
             NodeEffect::Ack(cursor) => self.ack(cursor, self.acked_before, false),

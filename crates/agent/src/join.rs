@@ -29,8 +29,8 @@ use crate::clock::now;
 use crate::failed_join;
 use crate::identity::{self, KeyError, Membership};
 use crate::membership::check_holder;
+use crate::outgoing_call::{refusal, unpack};
 use crate::render::chain as error_chain;
-use crate::session::{refusal, unpack};
 use crate::state::{StateDir, StateError};
 
 /// How long the answer to an enrollment may take.

@@ -7,6 +7,7 @@
 //!       events                                           the way to the daemon
 //!         sync <- work                                   objects; actions
 //!           fetch exchange run_mark runner <- watch deadlines outcomes      contents; check-ins; runs, by resource
+//!             full_runs <- generations <- activations        runs without the daemon; the way back; what is on trial
 //!             status why doctor bundle files             what people ask of one host
 //!             local                                      the Unix socket: both ends
 //!               daemon <- verbs                          the node's step, and what people type
@@ -20,6 +21,7 @@
 //! Everything durable goes through [`state`]. There is no database, no console and no reader of
 //! fleet repos here.
 
+pub(crate) mod activations;
 pub mod bundle;
 mod capabilities;
 mod changes;
@@ -35,7 +37,10 @@ pub mod exchange;
 mod failed_join;
 pub mod fetch;
 pub mod files;
+pub mod full_runs;
+pub mod generations;
 pub mod healing;
+mod http_exchange;
 pub mod identity;
 pub mod invocation;
 mod job_outcomes;

@@ -94,8 +94,22 @@ pub struct Machine {
     pub kinds: Arc<Kinds>,
     /// Ends every running command, with its process group.
     pub cancel: Cancel,
+    options: MachineOptions,
     state: PathBuf,
     root: PathBuf,
+}
+
+impl OpenMachineError {
+    /// Whether another process has the state directory, and which.
+    pub fn holder(&self) -> Option<Option<u32>> {
+        match self {
+            OpenMachineError::State {
+                source: StateError::Spool { source: spool::SpoolError::Locked { pid, .. }, .. },
+                ..
+            } => Some(*pid),
+            _ => None,
+        }
+    }
 }
 
 impl Machine {
@@ -130,7 +144,7 @@ impl Machine {
         let cancel = Cancel::default();
         let host = Arc::new(Host::open(&root, host::HostOptions { allow_exec, cancel: cancel.clone() })?);
         let kinds = Arc::new(Kinds::new(host, durable.clone()));
-        Ok(Machine { membership, durable, kinds, cancel, state, root })
+        Ok(Machine { membership, durable, kinds, cancel, options: options.clone(), state, root })
     }
 
     /// The machine's key.
@@ -192,6 +206,9 @@ impl Machine {
             last_reboot: durable.last_reboot().map_err(failed)?,
             trust: durable.trust().map_err(failed)?,
             certificate: membership::validity(&self.membership),
+            // Whoever goes on with activations knows both.
+            rollout: None,
+            trial: Default::default(),
         };
         let identity = Identity {
             hostname: self.membership.hostname.clone(),
@@ -202,6 +219,11 @@ impl Machine {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(OpenMachineError::Random)?;
         Ok((identity, restored, u64::from_le_bytes(seed)))
+    }
+
+    /// How the host was named.
+    pub fn options(&self) -> &MachineOptions {
+        &self.options
     }
 
     /// The state directory's path.

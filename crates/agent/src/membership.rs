@@ -4,8 +4,9 @@
 //! trust document. A daemon takes them up before its next check-in, whether the control plane before answers or not. A
 //! certificate that was renewed is durable before a session is opened with it.
 //!
-//! Invariant: what is used is read without waiting for the disk. Who reads or writes the file has its turn first, and
-//! replaces what is used afterwards.
+//! Invariants: what is used is read without waiting for the disk. Who reads or writes the file has its turn first, and
+//! replaces what is used afterwards. Sessions are opened by one snapshot of what is used, the membership with the CAs that
+//! are believed; each has a number, and none replaces a later one.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -102,14 +103,28 @@ pub enum PutBackIdentityError {
     },
 }
 
+/// By what sessions are opened: one snapshot.
+#[derive(Clone)]
+struct UsedMembership {
+    member: Arc<Membership>,
+    /// The CAs that the trust document names which is held.
+    authorities: Option<Slots>,
+    /// Rises with each change of the others.
+    number: u64,
+}
+
+impl UsedMembership {
+    fn authority(&self) -> BelievedAuthority {
+        believed_authority(&self.member, self.authorities.as_ref())
+    }
+}
+
 /// The membership on the disk, and what of it is used.
 pub struct MembershipFile {
     dir: StateDir,
     key: Arc<SigningKey>,
-    /// Locked for moments only, and replaced only by who has the turn at the file.
-    used: Mutex<Arc<Membership>>,
-    /// The CAs that the trust document names which is held; locked for moments only.
-    authorities: Mutex<Option<Slots>>,
+    /// Locked for moments only. Its membership is replaced only by who has the turn at the file.
+    used: Mutex<UsedMembership>,
     /// The turn at the file, held while the disk is waited for; of the file that was looked at last.
     looked_at: Mutex<Option<MembershipStamp>>,
 }
@@ -121,7 +136,8 @@ impl MembershipFile {
     /// When the trust document that is held cannot be read.
     pub fn new(machine: &Machine, key: Arc<SigningKey>) -> Result<MembershipFile, OpenMachineError> {
         let file = MembershipFile::of(machine.state(), machine.membership.clone(), key);
-        *file.authorities() = machine.trusted()?.certificate_authority;
+        let authorities = machine.trusted()?.certificate_authority;
+        file.replace(|used| used.authorities = authorities);
         Ok(file)
     }
 
@@ -133,14 +149,9 @@ impl MembershipFile {
     /// The file in a state directory, of which this is used.
     pub fn of(state: &Path, used: Membership, key: Arc<SigningKey>) -> MembershipFile {
         let dir = StateDir::at(state, spool::Disk::new());
-        let authorities = Mutex::new(used.trust.certificate_authority.clone());
-        MembershipFile {
-            dir,
-            key,
-            used: Mutex::new(Arc::new(used)),
-            authorities,
-            looked_at: Mutex::default(),
-        }
+        let authorities = used.trust.certificate_authority.clone();
+        let used = UsedMembership { member: Arc::new(used), authorities, number: 0 };
+        MembershipFile { dir, key, used: Mutex::new(used), looked_at: Mutex::default() }
     }
 
     /// Believes the CAs that the trust document names which is held from now on; what sessions are opened with then, where
@@ -149,49 +160,42 @@ impl MembershipFile {
     /// # Errors
     /// When the certificate cannot be used.
     pub fn believe(&self, authorities: Option<&Slots>) -> Result<Option<BelievedAnew>, TlsError> {
-        let before = self.authorities().clone();
+        let used = self.used();
+        let before = &used.authorities;
         if before.as_ref() == authorities {
             return Ok(None);
         }
-        let used = self.used();
-        let goes_on = match (&before, authorities) {
+        let goes_on = match (before, authorities) {
             (Some(before), Some(now)) => {
                 before.reject_before == now.reject_before
                     && before.keys().all(|key| now.keys().any(|on| on == key))
             }
             (None, Some(now)) => {
                 now.reject_before.is_none()
-                    && BelievedAuthority::Keys(Box::new(now.clone())).has_certificate(&used.ca_pem)
+                    && BelievedAuthority::Keys(Box::new(now.clone())).has_certificate(&used.member.ca_pem)
             }
             (_, None) => false,
         };
-        *self.authorities() = authorities.cloned();
-        let taken_up = self.taken_up(&used)?;
+        let taken_up = self.taken_up(&self.replace(|used| used.authorities = authorities.cloned()))?;
         Ok(Some(if goes_on { BelievedAnew::More(taken_up) } else { BelievedAnew::Less(taken_up) }))
     }
 
     /// A CA that is believed issued the certificate that sessions are opened with.
     pub fn is_certified(&self) -> bool {
         let used = self.used();
-        is_certified(&used, &self.authority(&used))
+        is_certified(&used.member, &used.authority())
     }
 
-    fn authorities(&self) -> MutexGuard<'_, Option<Slots>> {
-        self.authorities.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn authority(&self, member: &Membership) -> BelievedAuthority {
-        believed_authority(member, self.authorities().as_ref())
-    }
-
-    fn taken_up(&self, member: &Membership) -> Result<TakenUp, TlsError> {
-        let credentials = credentials_believing(member, &self.key, self.authority(member))?;
+    fn taken_up(&self, used: &UsedMembership) -> Result<TakenUp, TlsError> {
+        let UsedMembership { member, number, .. } = used;
+        let made = credentials_believing(member, &self.key, used.authority())?;
+        let credentials = SessionCredentials { number: *number, ..made };
         Ok(TakenUp { credentials, validity: validity(member) })
     }
 
     /// Sessions are opened with a certificate that has ended at this time.
     pub fn certificate_has_ended(&self, now: Timestamp) -> bool {
-        validity(&self.used()).is_some_and(|validity| validity.until < now)
+        validity(&self.used().member).is_some_and(|validity| validity.until < now)
     }
 
     /// The request for the next certificate.
@@ -200,8 +204,8 @@ impl MembershipFile {
     /// When the library refuses.
     pub fn request(&self) -> Result<RenewRequest, IssueError> {
         let used = self.used();
-        let csr_pem = net::issue::node_request(&self.key, &used.hostname)?;
-        let authorities = self.authority(&used).keys().map(ToString::to_string).collect();
+        let csr_pem = net::issue::node_request(&self.key, &used.member.hostname)?;
+        let authorities = used.authority().keys().map(ToString::to_string).collect();
         Ok(RenewRequest { csr_pem, authorities })
     }
 
@@ -211,8 +215,9 @@ impl MembershipFile {
     /// When the CA cannot be read.
     pub fn without_certificate(&self) -> Result<SessionCredentials, TlsError> {
         let used = self.used();
-        let tls = tls::client_without_certificate(self.authority(&used), TlsTermination::ControlPlane)?;
-        Ok(SessionCredentials { urls: used.servers.clone(), proxy: used.proxy.clone(), tls })
+        let tls = tls::client_without_certificate(used.authority(), TlsTermination::ControlPlane)?;
+        let UsedMembership { member, number, .. } = used;
+        Ok(SessionCredentials { urls: member.servers.clone(), proxy: member.proxy.clone(), tls, number })
     }
 
     /// Makes a certificate durable that was renewed, in place of the one before. From the storage thread.
@@ -222,13 +227,16 @@ impl MembershipFile {
     /// wrote meanwhile stays too, and is to be taken up first.
     pub fn keep(&self, answer: RenewAnswer) -> Result<TakenUp, TakeUpError> {
         let _turn = self.turn();
-        let used = self.used();
+        let UsedMembership { member: used, authorities, .. } = self.used();
+        let authority = believed_authority(&used, authorities.as_ref());
         check_holder(&answer.cert_pem, &self.key.public(), &used.hostname)
             .map_err(TakeUpError::NotAsAsked)?;
         // Whom the node takes for its control plane is said by tokens and trust documents alone.
-        if !self.authority(&used).certifies(&answer.cert_pem)? {
+        if !authority.certifies(&answer.cert_pem)? {
             return Err(TakeUpError::NotAsAsked("a certificate of another CA"));
         }
+        // An agent of before trust documents named CAs goes by the certificates here, should one take this one's place.
+        let ca_pem = answer.ca_pem.filter(|ca_pem| authority.names_all_of(ca_pem));
         let written = self.dir.membership_turn()?;
         match written.membership()? {
             Some(found) if found.node_id != used.node_id => return Err(TakeUpError::Other),
@@ -237,11 +245,12 @@ impl MembershipFile {
             }
             _ => {}
         }
-        let member = Membership { cert_pem: answer.cert_pem, ..Membership::clone(&used) };
-        let taken_up = self.taken_up(&member)?;
+        let ca_pem = ca_pem.unwrap_or_else(|| used.ca_pem.clone());
+        let member = Membership { cert_pem: answer.cert_pem, ca_pem, ..Membership::clone(&used) };
+        credentials_believing(&member, &self.key, authority)?;
         written.save(&member)?;
-        self.use_from_now(member);
-        Ok(taken_up)
+        // Other CAs may be believed by now: those are gone by.
+        Ok(self.taken_up(&self.replace(|used| used.member = Arc::new(member)))?)
     }
 
     /// Writes membership and key back where they are gone or damaged. Those of another node stay (IDN-1).
@@ -250,7 +259,7 @@ impl MembershipFile {
     /// [`PutBackIdentityError`] says whose identity lies there, or what the disk refuses.
     pub fn put_back(&self) -> Result<(), PutBackIdentityError> {
         let _turn = self.turn();
-        let used = self.used();
+        let used = self.used().member;
         let written = self.dir.membership_turn()?;
         match written.membership()? {
             Some(found) if found.node_id == used.node_id => {}
@@ -266,12 +275,16 @@ impl MembershipFile {
         Ok(())
     }
 
-    fn used(&self) -> Arc<Membership> {
+    fn used(&self) -> UsedMembership {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn use_from_now(&self, member: Membership) {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(member);
+    /// Changes what is used; what it is then.
+    fn replace(&self, change: impl FnOnce(&mut UsedMembership)) -> UsedMembership {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut used);
+        used.number += 1;
+        used.clone()
     }
 
     fn turn(&self) -> MutexGuard<'_, Option<MembershipStamp>> {
@@ -291,17 +304,19 @@ impl MembershipFile {
         };
         let Some(found) = self.dir.membership()? else { return Ok(None) };
         *looked_at = Some(stamp);
-        let used = self.used();
+        let UsedMembership { member: used, authorities, .. } = self.used();
         if found.node_id != used.node_id || found.tls_termination != used.tls_termination {
             return Err(TakeUpError::Other);
         }
         let moved = has_moved(&found, &used);
-        let session = match moved || found.cert_pem != used.cert_pem {
-            true => Some(self.taken_up(&found)?),
-            false => None,
-        };
+        let is_other = moved || found.cert_pem != used.cert_pem;
+        if is_other {
+            // What cannot be used is not.
+            credentials_believing(&found, &self.key, believed_authority(&found, authorities.as_ref()))?;
+        }
         let pinned = (found.trust != used.trust).then(|| found.trust.clone());
-        self.use_from_now(found);
+        let used = self.replace(|used| used.member = Arc::new(found));
+        let session = if is_other { Some(self.taken_up(&used)?) } else { None };
         let changed = session.is_some() || pinned.is_some();
         Ok(changed.then_some(MembershipChange { session, moved, pinned }))
     }
@@ -384,5 +399,5 @@ pub fn credentials_believing(
         }
         TlsTermination::Proxy => tls::client_without_certificate(authority, TlsTermination::Proxy)?,
     };
-    Ok(SessionCredentials { urls: member.servers.clone(), proxy: member.proxy.clone(), tls })
+    Ok(SessionCredentials { urls: member.servers.clone(), proxy: member.proxy.clone(), tls, number: 0 })
 }

@@ -105,6 +105,8 @@ impl RejoinFollower {
         if !moved {
             return SessionPlace::Same;
         }
+        // Under another CA whoever is there may be believed no more, also at the same place.
+        self.session.give_up();
         self.sync.links.moved();
         SessionPlace::Moved
     }

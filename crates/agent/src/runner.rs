@@ -21,7 +21,7 @@ use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Prior, Record,
-    ResourceId, Run, RunMode, RunOptions, RunScope, TogetherMember, Undo,
+    ResourceId, Run, RunMode, RunOptions, RunScope, TakeBack, TogetherMember, Undo,
 };
 use host::{Host, SpawnCompactly};
 use lang::{Probe, Value};
@@ -170,6 +170,20 @@ impl Runner {
         bound: &BoundRelease,
         mode: RunMode,
     ) -> Result<CompletedRun, RunnerError> {
+        self.run_taking_back(order, bound, mode, TakeBack::Nothing)
+    }
+
+    /// As [`Runner::run_bound`], of a host that leaves a generation.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_taking_back(
+        &self,
+        order: &RunOrder,
+        bound: &BoundRelease,
+        mode: RunMode,
+        taken_back: TakeBack,
+    ) -> Result<CompletedRun, RunnerError> {
         let mode = if order.pause.is_some() { RunMode::Plan } else { mode };
         let BoundRelease { adoption, desired } = bound;
         let durable = self.worker.storage.durable();
@@ -193,6 +207,7 @@ impl Runner {
             started: now(),
             scope: order.scope.clone(),
             east_secs: providers::clock::east_secs(self.worker.kinds.host(), now()),
+            taken_back,
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
         let (finished, outcomes) = self.carry_out(run);
@@ -219,7 +234,14 @@ impl Runner {
     /// # Errors
     /// When nothing is held, or a content of the set cannot be read.
     pub fn bind(&self, traits: &Value) -> Result<BoundRelease, RunnerError> {
-        let adoption = self.durable().adoption()?.ok_or(RunnerError::NothingHeld)?;
+        self.bind_release(self.durable().adoption()?.ok_or(RunnerError::NothingHeld)?, traits)
+    }
+
+    /// As [`Runner::bind`], of a release whose contents are here.
+    ///
+    /// # Errors
+    /// When a content of the set cannot be read.
+    pub fn bind_release(&self, adoption: Adoption, traits: &Value) -> Result<BoundRelease, RunnerError> {
         let desired = self.desired(&adoption, traits)?;
         Ok(BoundRelease { adoption, desired })
     }

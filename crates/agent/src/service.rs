@@ -7,7 +7,7 @@ use crate::machine::MachineOptions;
 /// The service's name.
 pub const SERVICE: &str = "muster-agent.service";
 /// Where units are.
-const UNITS: [&str; 3] = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+pub(crate) const UNITS: [&str; 3] = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 
 /// Whether the service runs the daemon of these options once the host has joined: it is installed, and the
 /// options are those of the unit.

@@ -33,12 +33,11 @@ use wire::body::{self, BodyError, GZIP, JSON, MAX_ANSWER};
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
 };
-use wire::problem::PROBLEM_JSON;
 use wire::signature::{self, SignatureHeaders, SignedTarget};
 use wire::{Code, Problem, batch, route};
 
 use crate::clock::now;
-use crate::outgoing_call::OutgoingCall;
+use crate::outgoing_call::{OutgoingCall, packed, refusal, unpack};
 use crate::render::chain;
 
 /// How long an answer may take, a long poll's wait apart.
@@ -256,6 +255,8 @@ pub struct SessionCredentials {
     pub proxy: Option<Arc<ProxyUrl>>,
     /// With the node's certificate, unless a proxy ends TLS.
     pub tls: Arc<ClientConfig>,
+    /// Rises with each change of what they are made from: none takes the place of later ones.
+    pub number: u64,
 }
 
 /// The connection that calls share.
@@ -291,11 +292,14 @@ impl NodeSession {
         NodeSession { signer, shared, dialing: tokio::sync::Mutex::default() }
     }
 
-    /// Dials with other credentials of the same node from now on. Calls under way go on with the connection
-    /// that they have. One that leads to the same place is given up only once another one is made: a host whose clock
+    /// Dials with other credentials of the same node from now on, unless later ones are used. Calls under way go on with
+    /// their connection. One that leads to the same place is given up only once another one is made: a host whose clock
     /// is years ahead verifies none (IDN-11).
     pub fn renew(&self, credentials: SessionCredentials) {
         let mut shared = self.shared();
+        if credentials.number < shared.credentials.number {
+            return;
+        }
         let before = std::mem::replace(&mut shared.credentials, credentials);
         let has_moved = before.urls != shared.credentials.urls;
         if has_moved {
@@ -470,20 +474,28 @@ impl NodeSession {
         if let Some(open) = self.open_connection() {
             return Ok(open);
         }
-        match Client::dial(self.destination(), self.tls()).await {
-            Ok(client) => {
-                let mut shared = self.shared();
-                shared.number += 1;
-                (shared.client, shared.replace_at) = (Some(client.clone()), None);
-                Ok(CallConnection { client, number: shared.number, reused: false })
-            }
-            Err(error) => {
-                if let Some(open) = self.postpone_replacement() {
-                    tracing::debug!(error = %chain(&error), "the connection of before the renewal goes on");
-                    return Ok(open);
+        loop {
+            let (to, tls) = (self.destination(), self.tls());
+            match Client::dial(to, tls.clone()).await {
+                Ok(client) => {
+                    let mut shared = self.shared();
+                    // Whoever was dialled meanwhile is perhaps believed no more, or elsewhere: credentials change
+                    // seldom, so this ends.
+                    if !Arc::ptr_eq(&shared.credentials.tls, &tls) {
+                        continue;
+                    }
+                    shared.number += 1;
+                    (shared.client, shared.replace_at) = (Some(client.clone()), None);
+                    return Ok(CallConnection { client, number: shared.number, reused: false });
                 }
-                self.next_url();
-                Err(error.into())
+                Err(error) => {
+                    if let Some(open) = self.postpone_replacement() {
+                        tracing::debug!(error = %chain(&error), "the connection of before the renewal goes on");
+                        return Ok(open);
+                    }
+                    self.next_url();
+                    return Err(error.into());
+                }
             }
         }
     }
@@ -545,33 +557,6 @@ fn next_number(last: u64, now: Timestamp, close: bool) -> u64 {
         true => micros(now).max(last.saturating_add(1)),
         false => micros(now),
     }
-}
-
-/// A body as it is sent, and its coding.
-fn packed(plain: Vec<u8>) -> (Bytes, Option<&'static str>) {
-    let packed = body::compress(&plain);
-    let coding = packed.is_some().then_some(GZIP);
-    (Bytes::from(packed.unwrap_or(plain)), coding)
-}
-
-/// The problem that a response carries; `None` for a good one.
-pub(crate) fn refusal(response: &Response<Bytes>) -> Option<Problem> {
-    if response.status().is_success() {
-        return None;
-    }
-    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let stated = (kind == Some(PROBLEM_JSON)).then(|| body::decode(response.body()).ok()).flatten();
-    Some(stated.map(Problem::bounded).unwrap_or_else(|| {
-        let status = response.status();
-        Problem::new(Code::Internal, format!("the server answered {status} without saying why"))
-    }))
-}
-
-/// A response's body without its content coding.
-pub(crate) fn unpack(response: Response<Bytes>, limit: usize) -> Result<Vec<u8>, BodyError> {
-    let coding = response.headers().get(header::CONTENT_ENCODING).cloned();
-    let coding = coding.as_ref().and_then(|value| value.to_str().ok());
-    body::unpack(response.into_body().to_vec(), coding, limit)
 }
 
 #[cfg(test)]

@@ -13,6 +13,12 @@
 //! pending.json     notifications and verifies still owed
 //! pause.json       why and since when the host is paused; null when it is not
 //! reboot.json      the last reboot that was ordered
+//! rollout.json     the rollout that the node takes part in; null when it is over
+//! rollout-events.json  the numbers of its events in rollouts
+//! process.json     the agent that runs, or died
+//! activation.json  what is confirmed, and what is on trial (`crate::generations`)
+//! running.json     the generation that the host runs as a whole
+//! generations/     what kept generations need to come back
 //! trust.json       the newest trust document, once one was taken up after joining
 //! ledger/          what was made or changed, with the state before
 //! log/             facts not yet acknowledged, and the last of those that were
@@ -27,6 +33,7 @@
 
 mod blobs;
 mod facts;
+mod generations;
 mod instance;
 mod ledger;
 mod lost;
@@ -339,6 +346,11 @@ pub struct Durable {
 }
 
 impl Durable {
+    /// The disk that it lies on.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
     /// The incarnation of the log.
     pub fn incarnation(&self) -> Incarnation {
         locked(&self.log).incarnation().clone()
@@ -367,8 +379,8 @@ impl Durable {
         Ok(settings)
     }
 
-    /// Takes away contents that neither the held set, nor an undo, nor the change that is fetched
-    /// needs; none when another set is held than the one that is bound. For the thread that adopts and
+    /// Takes away contents that neither the held set, nor an undo, nor a kept generation, nor the change that is
+    /// fetched needs; none when another set is held than the one that is bound. For the thread that adopts and
     /// keeps contents, and not while a run on an earlier set may still read them.
     ///
     /// # Errors
@@ -379,6 +391,7 @@ impl Durable {
         }
         let mut keep = self.needed(bound)?;
         keep.extend(self.kept_for_undo()?);
+        keep.extend(self.needed_by_generations()?);
         keep.extend(locked(&self.wanted).iter().copied());
         self.contents.retain(&keep).map_err(spool("remove contents that nothing needs"))
     }

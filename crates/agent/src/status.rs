@@ -488,6 +488,9 @@ impl StatusText<'_> {
             let since = when(unmade.since, self.now);
             writeln!(f, "NO RUN         can be made since {since}: {}", one_line(&unmade.reason))?;
         }
+        if let Some(activation) = &daemon.activation {
+            writeln!(f, "ROLLOUT        release {} {}", activation.release, one_line(&activation.text))?;
+        }
         if let Some(unadopted) = &daemon.unadopted {
             let since = when(unadopted.since, self.now);
             writeln!(f, "NOT ADOPTED    since {since}: {}", one_line(&unadopted.text()))?;

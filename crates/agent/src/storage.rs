@@ -21,6 +21,7 @@ use std::thread::JoinHandle;
 
 use converge::Record;
 use host::SpawnCompactly;
+use model::Timestamp;
 use model::log::{Cursor, FactBody};
 use tokio::sync::{mpsc, oneshot};
 
@@ -129,6 +130,30 @@ impl Storage {
         self.ask_blocking(|answer| StorageCommand::Append(fact, answer))
     }
 
+    /// Appends a fact that is made on the thread, with the time that it bears; says where in the log it is, durable.
+    ///
+    /// # Errors
+    /// Those of `make`, and as [`Storage::append`].
+    pub async fn append_made(
+        &self,
+        make: impl FnOnce(&Durable, Timestamp) -> Result<FactBody, StateError> + Send + 'static,
+    ) -> Result<Cursor, StateError> {
+        let facts = self.0.facts.clone();
+        self.ask(|answer| StorageCommand::other(appending(facts, make), answer)).await
+    }
+
+    /// As [`Storage::append_made`], from a thread outside the runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_made_blocking(
+        &self,
+        make: impl FnOnce(&Durable, Timestamp) -> Result<FactBody, StateError> + Send + 'static,
+    ) -> Result<Cursor, StateError> {
+        let facts = self.0.facts.clone();
+        self.ask_blocking(|answer| StorageCommand::other(appending(facts, make), answer))
+    }
+
     /// Makes a run's record durable, from a thread outside the runtime.
     ///
     /// # Errors
@@ -198,6 +223,21 @@ impl Storage {
         let (answer, answered) = oneshot::channel();
         self.commands()?.blocking_send(command(answer)).map_err(|_| StateError::StorageEnded)?;
         answered.blocking_recv().map_err(|_| StateError::StorageEnded)?
+    }
+}
+
+/// Makes a fact, appends it, and says where it is.
+fn appending(
+    facts: Arc<Mutex<FactsWaiting>>,
+    make: impl FnOnce(&Durable, Timestamp) -> Result<FactBody, StateError> + Send + 'static,
+) -> impl FnOnce(&Durable) -> Result<Cursor, StateError> + Send + 'static {
+    move |durable| {
+        let at = now();
+        let fact = make(durable, at)?;
+        let appended = durable.append_all(vec![fact], at);
+        refresh(durable, &facts);
+        appended?.into_iter().next().unwrap_or(Ok(()))?;
+        Ok(Cursor { incarnation: durable.incarnation(), seq: durable.last_fact() })
     }
 }
 

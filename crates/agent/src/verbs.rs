@@ -17,6 +17,7 @@ use trust::token::KeySource;
 
 use crate::daemon::DaemonEnd;
 use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
+use crate::generations::return_verb;
 use crate::invocation::{command, start_daemon};
 use crate::join::JoinError;
 use crate::local::client::{LocalClient, LocalClientError};
@@ -53,6 +54,13 @@ it anew when it ends.
 SIGHUP         check in and converge at once
 SIGUSR1        end once nothing runs, for the supervisor to start it anew
 SIGTERM        end: what runs has 30 s, its commands 10 s more";
+
+const RETURN_AFTER: &str = "\
+While a release is on trial, muster-return.timer calls this with --if-due every 15 s, with the
+agent's program as it was before. When the release is not confirmed in its time, it stops the
+agent (60 s, then it is killed), makes the host as it was on the confirmed generation, and
+starts the agent again, with the network down and whatever became of the installed agent. What
+is not due is left alone. Without --if-due it looks until nothing is on trial any more.";
 
 const APPROVE_AFTER: &str = "\
 For an autonomous node, whose folder is the source of its objects. When many of the
@@ -173,6 +181,13 @@ enum AgentVerb {
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
     #[command(after_help = DAEMON_AFTER)]
     Daemon,
+    /// Go back to the confirmed generation when the one on trial is not confirmed (what the watchdog runs)
+    #[command(after_help = RETURN_AFTER)]
+    Return {
+        /// Look once, whether it is time, and end
+        #[arg(long)]
+        if_due: bool,
+    },
     /// Make the host as the held set declares now, and follow the run to its end
     #[command(after_help = APPLY_AFTER)]
     Apply {
@@ -355,7 +370,9 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         AgentVerb::Join(args) => join::joined(&options, args, cli.json),
         AgentVerb::PrepareImage { yes } => join::prepared(&options, yes, cli.json),
         AgentVerb::Proxy(asked) => proxy::proxy(&options, asked, cli.json),
+        AgentVerb::Return { if_due } => returned(&options, if_due),
         AgentVerb::Daemon => {
+            return_verb::before_the_agent(&options);
             let machine = Machine::open(&options).map_err(|error| second_daemon(&options, error))?;
             match daemon::run(machine)? {
                 DaemonEnd::Stopped => Ok(ExitCode::SUCCESS),
@@ -393,6 +410,16 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     }
 }
 
+/// What the watchdog runs.
+fn returned(options: &MachineOptions, if_due: bool) -> Result<ExitCode, VerbFailure> {
+    if if_due {
+        return_verb::look(options)?;
+    } else {
+        return_verb::follow(options)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// A daemon where one runs already.
 #[derive(Debug, thiserror::Error)]
 #[error("a daemon runs here already{}", pid.map(|pid| format!(", as process {pid}")).unwrap_or_default())]
@@ -402,20 +429,9 @@ struct SecondDaemonError {
 
 /// Why a daemon cannot start: because another one answers, where that is so.
 fn second_daemon(options: &MachineOptions, error: OpenMachineError) -> VerbFailure {
-    match locked(&error) {
+    match error.holder() {
         Some(pid) if LocalClient::find(options).is_ok() => SecondDaemonError { pid }.into(),
         _ => error.into(),
-    }
-}
-
-/// Whether another process has the state directory, and which.
-fn locked(error: &OpenMachineError) -> Option<Option<u32>> {
-    match error {
-        OpenMachineError::State {
-            source: StateError::Spool { source: spool::SpoolError::Locked { pid, .. }, .. },
-            ..
-        } => Some(*pid),
-        _ => None,
     }
 }
 
@@ -501,7 +517,7 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     match error.downcast_ref() {
         Some(OpenMachineError::State { source: StateError::NotJoined(_), .. }) => Some(join_first()),
-        Some(error) if locked(error).is_some() => Some(
+        Some(error) if error.holder().is_some() => Some(
             "that process does not answer on the agent's socket: another verb, which is done soon, or a daemon \
              that starts or stops; try again, and if it stays so, restart the daemon"
                 .to_owned(),

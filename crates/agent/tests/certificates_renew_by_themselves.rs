@@ -17,6 +17,8 @@ use test_support::fleet;
 use test_support::wait::until;
 use trust::token::KeySource;
 
+use crate::another_url_takes_over::Way;
+
 fn membership(pair: &Pair) -> Membership {
     StateDir::create(&pair.state()).unwrap().membership().unwrap().unwrap()
 }
@@ -92,6 +94,45 @@ async fn one_that_ended_while_the_host_slept_is_recovered_by_the_key() {
     assert!(text.contains("certificate    ends 2"), "{text}");
 }
 
+/// The control plane was down for a month: the certificates of its nodes have ended when it comes back, and they come back
+/// by themselves. Meanwhile they converge on what they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_ended_while_the_control_plane_was_down_is_recovered_when_it_is_back() {
+    let lab = CertificateSettings::default();
+    let mut pair = Pair::certified(&says(Mode::Off, None, TransportPolicy::Auto), lab).await;
+    // It comes back at the same place.
+    let way = Way::to(&pair.fleet.url()).await;
+    let mut member = membership(&pair);
+    member.servers = vec![way.url.clone()];
+    StateDir::create(&pair.state()).unwrap().save_membership(&member).unwrap();
+    {
+        let daemon = pair.daemon();
+        until("it holds the release", async || pair.operator.node(NODE).await.held).await;
+        assert!(daemon.end().await.success());
+    }
+    pair.fleet.stop().await;
+    way.lead(None);
+    let_it_sleep(&pair);
+    let daemon = pair.daemon();
+    let text = until("it says that the certificate has ended, and that nobody answers", async || {
+        let (_, text) = printed(&pair.agent(&["status"]));
+        text.contains("EXPIRED").then_some(text)
+    })
+    .await;
+    assert!(text.contains("release        "), "it holds what it held: {text}");
+    pair.fleet.start_again().await;
+    pair.operator = pair.fleet.operator().await;
+    let since = fleet::now();
+    way.lead(Some(&pair.fleet.url()));
+    until("it is back", async || {
+        let node = pair.operator.node(NODE).await;
+        (node.last_seen? > since && node.certificate_state == Some(CertificateState::Valid)).then_some(())
+    })
+    .await;
+    assert!(ends(&pair) > fleet::now(), "the new one is on the disk");
+    assert_eq!(daemon.log().matches("the certificate was renewed").count(), 1, "{}", daemon.log());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn where_a_key_is_not_enough_it_says_how_to_join_again() {
     let off = recovery(CertificateRecovery::Off);
@@ -132,11 +173,11 @@ async fn an_answer_that_was_not_asked_for_changes_nothing() {
         ("no certificate".to_owned(), "no certificate"),
         (issue(&other_ca, &key), "a certificate of another CA"),
     ] {
-        let kept = file.keep(RenewAnswer { cert_pem });
+        let kept = file.keep(RenewAnswer::of(cert_pem));
         assert!(matches!(kept, Err(TakeUpError::NotAsAsked(_))), "{what}");
         assert_eq!(membership(&pair).cert_pem, before.cert_pem, "{what}");
     }
-    file.keep(RenewAnswer { cert_pem: good.clone() }).unwrap();
+    file.keep(RenewAnswer::of(good.clone())).unwrap();
     let after = membership(&pair);
     assert_eq!((after.cert_pem, after.ca_pem), (good, before.ca_pem));
     assert_eq!(after.servers, before.servers);
@@ -161,7 +202,7 @@ async fn nobody_waits_for_a_disk_that_holds_the_membership_up() {
     std::fs::remove_file(&path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let keeper = file.clone();
-    let keeping = tokio::task::spawn_blocking(move || keeper.keep(RenewAnswer { cert_pem }).is_ok());
+    let keeping = tokio::task::spawn_blocking(move || keeper.keep(RenewAnswer::of(cert_pem)).is_ok());
     // It opens when somebody reads, who then waits for as long as it is open.
     let opened = tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).open(path));
     let held_up = opened.await.unwrap().unwrap();

@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use activation::ActivationRecord;
+use agent::generations::{GenerationFiles, InstalledAgent, ReturnUnits, ReturnWatchdog};
 use agent::identity::{self, Membership};
 use agent::state::{Durable, StateDir};
 use converge::{LedgerEntry, Pending, Record, ResourceId};
@@ -15,7 +17,7 @@ use node::work::ActionMark;
 use node::{Adoption, LastRun};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use spool::{Disk, FORMAT};
+use spool::{Disk, FORMAT, PeekedFile};
 use trust::token::KeySource;
 use trust::{SigningKey, Slots, TrustDocument};
 
@@ -85,6 +87,23 @@ fn kept() -> Kept {
     }
 }
 
+fn generations(directory: &Path) -> GenerationFiles {
+    let installed =
+        InstalledAgent { program: "/bin/true".into(), files: Vec::new(), directories: Vec::new() };
+    let units = ReturnUnits::at(&directory.join("units"), Path::new("/bin/true"), &Disk::new());
+    GenerationFiles::with(directory, &Disk::new(), installed, ReturnWatchdog::Units(units))
+}
+
+fn activation_record() -> ActivationRecord {
+    let digest = Digest::of(CONTENT);
+    of(json!({
+        "confirmed": {"id": digest, "seq": 7, "bytes": 13},
+        "underWay": {"stage": "settled"},
+        "kept": [{"id": digest, "seq": 7, "bytes": 13}],
+        "quarantine": [{"id": Digest::of(b"2"), "seq": 8, "cause": "not-confirmed", "returns": 1}],
+    }))
+}
+
 fn write_all(directory: &Path) {
     let kept = kept();
     std::fs::write(directory.join(identity::KEY_FILE), key().to_file().as_bytes()).unwrap();
@@ -96,6 +115,10 @@ fn write_all(directory: &Path) {
     durable.save_last_run(&kept.last_run).unwrap();
     let (pending, put) = (Some(kept.pending), vec![kept.entry]);
     durable.persist(&[Record { generation: 1, pending, put, ..Record::default() }]).unwrap();
+    let files = generations(directory);
+    files.keep(&durable, &durable.adoption().unwrap().unwrap()).unwrap();
+    files.persist(&activation_record()).unwrap();
+    files.arrive(activation_record().confirmed.id).unwrap();
     durable.keep_mode(Mode::Managed).unwrap();
     durable.keep_folder("/srv/manifests").unwrap();
     durable.open_actions(|_| {}).unwrap().put(kept.mark.0, kept.mark.1).unwrap();
@@ -121,6 +144,13 @@ fn read_all(directory: &Path) {
     assert_eq!(durable.last_run().unwrap(), Some(kept.last_run));
     assert_eq!(durable.pending().unwrap(), kept.pending);
     assert_eq!(durable.ledger().unwrap().entries, [kept.entry].into());
+    let files = generations(directory);
+    // A format of before generations has none.
+    if let PeekedFile::Value(record) = files.peek().unwrap() {
+        assert_eq!(record, activation_record());
+        assert_eq!(files.running().unwrap(), Some(record.confirmed.id));
+        assert_eq!(files.kept_adoption(record.confirmed.id).unwrap(), durable.adoption().unwrap());
+    }
     assert_eq!(durable.kept_mode().unwrap(), Mode::Managed);
     assert!(durable.knows_folder("/srv/manifests").unwrap() && !durable.knows_folder("/srv/other").unwrap());
     let marks = durable.open_actions(|_| panic!("some are lost")).unwrap();

@@ -108,7 +108,7 @@ async fn a_renewal_writes_over_nothing() {
         let (id, validity) = (key.public().node_id(), node_validity(fleet::now()));
         let ca = pair.fleet.node_ca();
         let cert_pem = ca.issue_node(&csr, &id, &first.hostname, [3; 16], validity).unwrap();
-        RenewAnswer { cert_pem }
+        RenewAnswer::of(cert_pem)
     };
     let refused = |what: &str| {
         let before = serde_json::to_value(membership(&pair)).unwrap();
@@ -188,7 +188,7 @@ async fn a_proxy_and_a_renewal_at_once_are_both_kept() {
                 written.save(&Membership { proxy: Some(proxy.clone()), ..member }).unwrap();
             });
             start.wait();
-            file.keep(RenewAnswer { cert_pem: cert_pem.clone() })
+            file.keep(RenewAnswer::of(cert_pem.clone()))
         });
         let after = membership(&pair);
         assert_eq!(after.proxy, Some(proxy), "round {round}");
@@ -197,4 +197,29 @@ async fn a_proxy_and_a_renewal_at_once_are_both_kept() {
             Err(error) => assert!(matches!(error, TakeUpError::JoinedAnew), "round {round}: {error:?}"),
         }
     }
+}
+
+/// A host that is given another CA speaks with nobody of the one before, at the same place either: it may be stolen.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_open_under_another_ca_is_given_up() {
+    let mut pair = Pair::new(&says(Mode::Off, None, TransportPolicy::Auto)).await;
+    let daemon = pair.daemon();
+    until("it holds the release", async || pair.operator.node(NODE).await.held).await;
+    let (other, _) = net::issue::Ca::generate("other", fleet::now()).unwrap();
+    let (file, mut member) = (file_of(&pair), membership(&pair));
+    member.ca_pem = other.cert_pem().to_owned();
+    let cert = CertificateRequest::read(&member_request(&pair, &member)).unwrap();
+    let validity = node_validity(fleet::now());
+    member.cert_pem = other.issue_node(&cert, &member.node_id, &member.hostname, [9; 16], validity).unwrap();
+    file.save_membership(&member).unwrap();
+    let refusals = || daemon.log().matches("is not this fleet's control plane").count();
+    until("it believes nobody there", async || (refusals() > 0).then_some(())).await;
+    let (heard, refused) = (pair.operator.node(NODE).await.last_seen, refusals());
+    until("it tries again", async || (refusals() > refused + 1).then_some(())).await;
+    assert_eq!(pair.operator.node(NODE).await.last_seen, heard, "nothing is said over what was open");
+}
+
+fn member_request(pair: &Pair, member: &Membership) -> String {
+    let key = identity::key(KeySource::Own, &pair.state(), &pair.root()).unwrap();
+    node_request(&key, &member.hostname).unwrap()
 }

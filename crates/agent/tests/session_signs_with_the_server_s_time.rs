@@ -62,7 +62,7 @@ fn session_through(control: &ScriptedControl, tls_termination: TlsTermination) -
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
     NodeSession::new(
-        SessionCredentials { urls: vec![control.url()], proxy: None, tls },
+        SessionCredentials { urls: vec![control.url()], proxy: None, tls, number: 0 },
         Signer::new(fleet(), key.public().node_id(), key, tls_termination),
     )
 }
@@ -215,8 +215,10 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
     let id = key.public().node_id();
     let signer = Signer::new(fleet(), id, key, TlsTermination::ControlPlane);
-    let session =
-        NodeSession::new(SessionCredentials { urls: vec![nobody, control.url()], proxy: None, tls }, signer);
+    let session = NodeSession::new(
+        SessionCredentials { urls: vec![nobody, control.url()], proxy: None, tls, number: 0 },
+        signer,
+    );
     let first = report(&session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");
     for _ in 0..3 {

@@ -28,6 +28,7 @@ fn entry(number: usize) -> (ResourceId, LedgerEntry) {
         sensitive: false,
         attributes: BTreeMap::new(),
         made: Vec::new(),
+        generation: None,
     };
     (ResourceId::new("m", "file", &path), entry)
 }

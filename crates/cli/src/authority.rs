@@ -2,17 +2,15 @@
 //!
 //! Credentials hold a trust document of the fleet. Where a server shows a certificate of another CA, the documents after it
 //! are asked for: each is signed by a root key of the one before, so that it does not matter who hands them on. Credentials
-//! of before hold none; they take the control plane's own while they believe its CA.
+//! of before hold none; they get one with `muster operator trust`, by a digest that somebody compared.
 
 use net::{BelievedAuthority, trust_links};
 use server::Credentials;
-use server::api::operation::Empty;
-use server::api::{TRUST, TrustView};
 use server::posture;
-use trust::TrustDocument;
 use trust::chain::ChainHead;
 
-use crate::operator::Operator;
+use crate::next_step::muster;
+use crate::screen::aside;
 
 /// The CAs that credentials believe.
 pub(crate) fn believed(credentials: &Credentials) -> BelievedAuthority {
@@ -39,18 +37,14 @@ pub(crate) fn keep(credentials: &Credentials) {
     }
 }
 
-/// Gives credentials of before a trust document, while the control plane is believed all the same. Who may not see it goes
-/// without.
-pub(crate) async fn begin(operator: &Operator, credentials: &Credentials) {
-    if credentials.trust.is_some() || credentials.file.is_none() {
-        return;
+/// Says of credentials of before that they hold no trust document: once the fleet's CA is replaced they reach nobody. None is
+/// taken by the connection alone, as whoever stole that CA could answer.
+pub(crate) fn tell_untrusting(credentials: &Credentials) {
+    if credentials.trust.is_none() && credentials.file.is_some() {
+        aside(&format!(
+            "note: these credentials hold no trust document, and reach nobody once the fleet's CA is replaced; they get one \
+             with: {}",
+            muster("operator trust")
+        ));
     }
-    let newest = operator.call(&TRUST, Empty {}).await.ok().and_then(newest);
-    if let Some(trust) = newest {
-        keep(&Credentials { trust: Some(trust), ..credentials.clone() });
-    }
-}
-
-fn newest(view: TrustView) -> Option<TrustDocument> {
-    view.versions.into_iter().next_back().map(|version| version.document)
 }

@@ -26,7 +26,7 @@ observed trait; the expressions that need one are listed. With --traits a node i
 of DIR/HOSTNAME.json too: what `muster node traits --out DIR` wrote, or a map of groups as
 `muster render --traits` reads it. Ends with 1 when there are mistakes. A group that no node is in, and
 a pattern of sync or delegations that matches no declared node, is no mistake, and is named as a warning; so
-is a revoked host that no entry matches, a wave or a budget that takes no named node, and a pin that is over.
+is a revoked host that no entry matches, a wave that takes no named node, a pin that is over.
 
 Examples:
   muster check

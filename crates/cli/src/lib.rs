@@ -39,6 +39,7 @@ pub mod rehearse;
 pub mod release;
 pub mod remote;
 pub mod render;
+pub mod rollout;
 pub mod run;
 pub mod screen;
 pub mod secret;

@@ -15,7 +15,7 @@ use catalog::duration;
 use clap::{Args, Subcommand};
 use model::exchange::HeldFreshness;
 use model::log::FactBody;
-use model::status::Drift;
+use model::status::{Drift, Enforcement};
 use model::text::same_cause;
 use model::time::when;
 use model::{CertificateState, Contention, KeyConfirmation, Timestamp};
@@ -312,8 +312,12 @@ fn how_it_is(node: &NodeView, now: Timestamp, screen: Screen) -> Rows {
         }
     }
     let status = &node.status;
+    let paused = match status.enforcement {
+        Enforcement::On => "",
+        Enforcement::Paused => ", paused on its host",
+    };
     let axes = format!(
-        "result {:?}, drift {}, contact {:?}, release {:?}",
+        "result {:?}, drift {}, contact {:?}, release {:?}{paused}",
         status.result,
         drift(status.drift, node.successful_run),
         status.contact,

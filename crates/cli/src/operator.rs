@@ -44,6 +44,9 @@ pub enum OperatorCallError {
     /// It cannot be spoken to.
     #[error("the control plane does not answer")]
     Unreachable(#[source] ClientError),
+    /// What answers is not believed, and the credentials hold nothing that could lead to another CA.
+    #[error("the credentials hold no trust document, which would lead to a CA that took the place of theirs")]
+    Stranded(#[source] Box<OperatorCallError>),
     /// It refused.
     #[error("the control plane refuses: {0}")]
     Refused(Box<Problem>),
@@ -98,7 +101,7 @@ impl UserError for OperatorCallError {
             Code::OutsideScope,
         ];
         match self {
-            OperatorCallError::Unreachable(_) => Exit::Unreachable,
+            OperatorCallError::Unreachable(_) | OperatorCallError::Stranded(_) => Exit::Unreachable,
             OperatorCallError::Refused(_) if policy.iter().any(|code| self.is(*code)) => Exit::Refused,
             _ => Exit::Error,
         }
@@ -111,6 +114,11 @@ impl UserError for OperatorCallError {
             ) => Some(
                 "the credentials are of another control plane, or of a CA that was replaced, or a proxy answers; use \
                  the operator.json that this one wrote, and its operator port itself"
+                    .to_owned(),
+            ),
+            OperatorCallError::Stranded(_) => Some(
+                "if the fleet's CA was replaced, have an admin add you anew (muster operator add NAME); on the control plane's \
+                 host its operator.json counts. If it was not, somebody else answers"
                     .to_owned(),
             ),
             OperatorCallError::Unreachable(ClientError::ServerCertificateEnded { .. }) => Some(
@@ -161,11 +169,12 @@ impl Operator {
                         authority::keep(&followed);
                         Ok(operator)
                     }
+                    None if credentials.trust.is_none() => Err(OperatorCallError::Stranded(Box::new(error))),
                     None => Err(error),
                 }
             }
             Ok(operator) => {
-                authority::begin(&operator, credentials).await;
+                authority::tell_untrusting(credentials);
                 Ok(operator)
             }
             Err(error) => Err(error),

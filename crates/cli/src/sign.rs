@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use resolve::{Changed, Specialized};
 use resolve::release::{Builder, ReleaseError};
 use resolve::secrets::SecretNeeds;
+use resolve::{Changed, Specialized};
 use trust::Header;
 use trust::feature::FEATURES;
 use trust::rollout_terms::OnFailure;

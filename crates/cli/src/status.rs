@@ -6,11 +6,12 @@ use clap::Args;
 use model::Timestamp;
 use model::condition::SyncState;
 use model::status::Overall;
+use rollout::RolloutState;
 use serde::Serialize;
 use server::Posture;
 use server::api::objects::SYNC;
 use server::api::operation::Empty;
-use server::api::{self, CauseView, ChannelView, Matching, StatusView, TrustHolders};
+use server::api::{self, CauseView, ChannelRolloutView, ChannelView, Matching, StatusView, TrustHolders};
 
 use crate::clock::{ago, now, short};
 use crate::connect::Connect;
@@ -137,6 +138,7 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
     }
     out.push('\n');
     out.push_str(&channels(view));
+    out.push_str(&rollouts(view, screen));
     out.push_str(&signers_retired(view, screen));
     out.push_str(&signatures_due(view, now(), screen));
     if !view.causes.is_empty() {
@@ -216,6 +218,28 @@ fn channels(view: &StatusView) -> String {
         ]
     };
     table(&["CHANNEL", "RELEASE", "REF", "SIGNED", "FRESH", "CONTACT", "BY"], view.channels.iter().map(row))
+}
+
+/// How releases reach their nodes that do so by a rollout; nothing where all have one.
+fn rollouts(view: &StatusView, screen: Screen) -> String {
+    let now = now();
+    let line = |channel: &ChannelView| {
+        let rollout = channel.rollout.as_ref()?;
+        let ChannelRolloutView { id, state, since, confirmed, nodes, cause, .. } = rollout;
+        let is_well = *state == RolloutState::Terminal;
+        if is_well && confirmed == nodes {
+            return None;
+        }
+        let cause = cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let (word, since) = (crate::rollout::word(*state), ago(*since, now));
+        let next = muster(&format!("rollout show {}", channel.channel));
+        let text = format!(
+            "rollout {id}: {word} since {since}, {confirmed} of {nodes} confirmed{cause}  ({next})\n"
+        );
+        let halted = matches!(state, RolloutState::Failed | RolloutState::Reverted);
+        Some(if halted { screen.mark(Mark::Bad, &text) } else { text })
+    };
+    view.channels.iter().filter_map(line).collect()
 }
 
 fn causes(view: &StatusView, screen: Screen) -> String {

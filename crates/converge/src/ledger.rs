@@ -139,6 +139,10 @@ pub struct LedgerEntry {
     /// them away when nothing is left in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made: Vec<String>,
+    /// The root of the set whose run made or changed it first: the generation that answers for it (ROL-10). An
+    /// earlier version did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Digest>,
 }
 
 impl LedgerEntry {

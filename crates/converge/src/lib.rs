@@ -29,6 +29,6 @@ pub use ledger::{Ledger, LedgerEntry, Prior};
 pub use purpose::RunPurpose;
 pub use run::{
     FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode,
-    RunOptions, RunScope, TogetherMember, Undo,
+    RunOptions, RunScope, TakeBack, TogetherMember, Undo,
 };
 pub use watch::{DirectoryInterest, HostLayout, WatchPlan};

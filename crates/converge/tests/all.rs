@@ -3,6 +3,7 @@
 
 mod common;
 mod failed_dependency_skips;
+mod failed_generations_are_taken_back;
 mod failures_are_tried_again;
 mod guards_hold_a_resource_back;
 mod loops_make_one_resource_per_item;

@@ -9,6 +9,7 @@ use net::issue::CertificateRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::audit::{AuditRow, AuditVerifier};
+use trust::chain::{self, ChainHead};
 use trust::lists::{self, HeldList, ListSuccession};
 use trust::sealing::{self, SealedSecret, SecretKeys, age};
 use trust::signed::{self, Document};
@@ -17,6 +18,7 @@ use trust::{
     token,
 };
 use wire::body;
+use wire::enroll::TrustLinksAnswer;
 
 use crate::text;
 
@@ -72,9 +74,28 @@ pub(crate) fn header(data: &[u8]) {
     canonical::<Beacon>(data);
     canonical::<TrustDocument>(data);
     verified::<Header>(data);
+    verified::<Beacon>(data);
     verified::<TrustDocument>(data);
     if let Ok(link) = body::decode(data) {
-        let _ = trust::ChainHead::read(&link);
+        let _ = ChainHead::read(&link);
+    }
+}
+
+/// The trust documents that follow another one, as whoever answers hands them on (IDN-8).
+pub(crate) fn trust_links(data: &[u8]) {
+    let Ok(answer) = body::decode::<TrustLinksAnswer>(data) else { return };
+    let Ok(fleet) = "demo-1".parse() else { return };
+    let believed = ChainHead::of(TrustDocument::first(fleet, slots(), slots()));
+    for held in [believed, ChainHead::of(answer.document)] {
+        let walk = chain::walk(&held, &answer.links);
+        assert!(walk.followed <= answer.links.len() && walk.followed <= chain::MAX_LINKS);
+        let led_on = walk.head.document.version - held.document.version;
+        assert_eq!(led_on, walk.followed as u64, "one version a link");
+        assert_eq!(walk.head.document.fleet, held.document.fleet);
+        assert_eq!(walk.followed == 0, walk.head == held);
+        // What was followed is what is held: it leads nowhere again.
+        let again = chain::walk(&walk.head, &answer.links[..walk.followed]);
+        assert!(again.followed == 0 && (walk.followed == 0 || again.stopped.is_some()));
     }
 }
 

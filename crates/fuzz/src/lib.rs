@@ -32,12 +32,14 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "fleet_repo", run: repos::fleet_repo },
     FuzzTarget { name: "grpc", run: travel::grpc },
     FuzzTarget { name: "header", run: documents::header },
+    FuzzTarget { name: "joins", run: travel::joins },
     FuzzTarget { name: "key_file", run: documents::key_file },
     FuzzTarget { name: "manifest", run: repos::manifest },
     FuzzTarget { name: "pattern", run: repos::pattern },
     FuzzTarget { name: "proof", run: documents::proof },
     FuzzTarget { name: "protobuf", run: travel::protobuf },
     FuzzTarget { name: "provenance", run: evidence::provenance },
+    FuzzTarget { name: "proxy_answer", run: travel::proxy_answer },
     FuzzTarget { name: "proxy_header", run: travel::proxy_header },
     FuzzTarget { name: "sealed", run: documents::sealed },
     FuzzTarget { name: "sealing_statement", run: evidence::sealing_statement },
@@ -48,6 +50,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "ssh_key", run: documents::ssh_key },
     FuzzTarget { name: "template", run: repos::template },
     FuzzTarget { name: "token", run: documents::token },
+    FuzzTarget { name: "trust_links", run: documents::trust_links },
 ];
 
 /// Runs the target of a name.

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use model::exchange::{Answer, CheckIn};
 use model::{FleetId, Timestamp};
-use net::proxy_protocol;
+use net::{BelievedAuthority, proxy, proxy_protocol};
 use trust::SigningKey;
 use wire::cloudevents::{json, protobuf as binary};
+use wire::enroll::{BootstrapReport, EnrollAnswer, EnrollRequest, RenewAnswer, RenewRequest};
 use wire::grpc::GrpcDecoder;
 use wire::sse::SseDecoder;
-use wire::{batch, body, percent, signature as signatures};
+use wire::{Problem, batch, body, percent, signature as signatures};
 
 use crate::text;
 
@@ -91,4 +92,40 @@ pub(crate) fn proxy_header(data: &[u8]) {
     if read.is_ok() {
         assert!(data.len() - stream.len() <= LIMIT, "no more is taken than a header has");
     }
+}
+
+/// What a proxy answers to who asks for a tunnel.
+pub(crate) fn proxy_answer(data: &[u8]) {
+    for authorized in [false, true] {
+        let mut stream = data;
+        let mut context = Context::from_waker(Waker::noop());
+        // What is in memory never waits.
+        let read = pin!(proxy::read_answer(&mut stream, authorized)).poll(&mut context);
+        let Poll::Ready(read) = read else { continue };
+        match read {
+            Ok(()) => {
+                let head = &data[..data.len() - stream.len()];
+                assert!(head.ends_with(b"\n\n") || head.ends_with(b"\r\n\r\n"), "the head and no more");
+            }
+            Err(error) => {
+                let said = error.to_string();
+                assert!(said.len() <= 1024 && !said.chars().any(char::is_control), "{said:?}");
+            }
+        }
+    }
+}
+
+/// What a host that joins says, and is answered.
+pub(crate) fn joins(data: &[u8]) {
+    let read = (body::decode::<EnrollRequest>(data), body::decode::<BootstrapReport>(data));
+    if let (Ok(request), _) = &read {
+        let _ = net::issue::CertificateRequest::read(&request.csr_pem);
+        let _ = request.token.as_deref().map(trust::token::peek);
+    }
+    if let Ok(answer) = body::decode::<EnrollAnswer>(data) {
+        let authority = BelievedAuthority::of(answer.trust.certificate_authority.as_ref(), &answer.ca_pem);
+        let _ = (authority.has_certificate(&answer.ca_pem), authority.certifies(&answer.cert_pem));
+    }
+    let _ = (body::decode::<RenewRequest>(data), body::decode::<RenewAnswer>(data));
+    let _ = body::decode::<Problem>(data).map(Problem::bounded);
 }

@@ -1,9 +1,11 @@
 //! The one exchange: what goes up in a check-in, what comes down.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::id::Channel;
 use crate::log::{Cursor, Fact};
@@ -329,13 +331,40 @@ pub struct Signed {
     pub signatures: Vec<Signature>,
 }
 
-/// One signature over a [`Signed`] document.
+/// The longest id of a key in a signature, in bytes.
+pub const MAX_SIGNATURE_KEY: usize = 128;
+/// The longest text of a signature, in bytes: with room for those of algorithms that are not known here.
+pub const MAX_SIGNATURE: usize = 8 * 1024;
+
+/// One signature over a [`Signed`] document. With a longer text than may be it is not read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Signature {
-    /// The key's id.
+    /// The key's id; at most 128 bytes.
+    #[serde(deserialize_with = "at_most::<MAX_SIGNATURE_KEY, _>")]
     pub key: String,
-    /// The signature, base64.
+    /// The signature, base64; at most 8 KiB.
+    #[serde(deserialize_with = "at_most::<MAX_SIGNATURE, _>")]
     pub sig: String,
+}
+
+/// Reads a text of at most so many bytes: whoever hands a document on may write what he likes beside it.
+fn at_most<'de, const MOST: usize, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    struct AtMost<const MOST: usize>;
+    impl<const MOST: usize> Visitor<'_> for AtMost<MOST> {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a text of at most {MOST} bytes")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+            match text.len() <= MOST {
+                true => Ok(text.to_owned()),
+                false => Err(E::invalid_length(text.len(), &self)),
+            }
+        }
+    }
+    deserializer.deserialize_str(AtMost::<MOST>)
 }
 
 /// A release for one node, with all that the node needs to verify it.

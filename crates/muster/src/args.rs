@@ -6,7 +6,7 @@ use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
     audit, backup, beacon, check, diff, explain, key, node, object, operators, prove, proxy, publish, query,
-    rehearse, release, render, run, secret, server, sign, status, task, token, verify,
+    rehearse, release, render, rollout, run, secret, server, sign, status, task, token, verify,
 };
 use demo::DemoArgs;
 
@@ -14,7 +14,7 @@ use crate::help;
 
 const AFTER: &str = "\
 Daily verbs: check, render, explain, diff, rehearse, publish, status, query. Stored things:
-node, object, task, workflow, run, release, token, key, secret, proxy, prove, verify.
+node, object, task, workflow, run, release, rollout, token, key, secret, proxy, prove, verify.
 System: server, backup, restore, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
@@ -89,6 +89,8 @@ pub enum Verb {
     Workflow(workflow::WorkflowArgs),
     /// List releases, or show one
     Release(release::ReleaseArgs),
+    /// Show how a release reaches its nodes, why a node waits, and tell a rollout how to go on
+    Rollout(rollout::RolloutArgs),
     /// Mint the token with which a host joins
     Token(token::TokenArgs),
     /// Show, make, rotate or retire the keys that nodes believe

@@ -21,7 +21,7 @@ use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
     audit, backup, beacon, check, diff, explain, key, logs, node, object, operators, prove, proxy, publish,
-    query, rehearse, release, render, secret, server, sign, status, task, token, verify,
+    query, rehearse, release, render, rollout, secret, server, sign, status, task, token, verify,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
@@ -71,6 +71,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Query(args) => query::run(&args, screen).await,
         Verb::Workflow(args) => workflow::run(&args, screen).await,
         Verb::Release(args) => release::run(&args, screen).await,
+        Verb::Rollout(args) => rollout::run(&args, screen).await,
         Verb::Token(args) => token::run(&args, screen).await,
         Verb::Secret(args) => secret::run(&args, screen).await,
         Verb::Prove(args) => prove::run(&args, screen).await,

@@ -104,10 +104,37 @@ cat > /dev/null
 echo '{\"changed\": false}'
 ";
 
+/// Programs begin in this directory, with leave to dump core there and a place of their own for temporary files.
+fn observed(dir: &Path) -> Prefix {
+    let begin =
+        "mkdir -p \"$0/tmp\"; ulimit -c unlimited; cd \"$0\"; TMPDIR=\"$0/tmp\"; export TMPDIR; exec \"$@\"";
+    vec!["sh".to_owned(), "-c".to_owned(), begin.to_owned(), dir.to_str().unwrap().to_owned()]
+}
+
+/// Whether a process that may dump core, and is killed so, leaves a file where this looks for it.
+fn leaves_cores(dir: &Path) -> bool {
+    let elsewhere = dir.join("control");
+    fs::create_dir(&elsewhere).unwrap();
+    let script = "ulimit -c unlimited; cd \"$0\"; kill -ABRT $$";
+    Command::new("sh").args(["-c", script]).arg(&elsewhere).output().unwrap();
+    let found = !cores(&elsewhere).is_empty();
+    fs::remove_dir_all(&elsewhere).unwrap();
+    found
+}
+
+/// Of a process with a secret in memory: it gave up its leave to dump core.
+#[track_caller]
+fn dumps_nothing(limits: &str) {
+    let line = limits.lines().find(|line| line.starts_with("Max core file size")).expect(limits);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[4..6], ["0", "0"], "{line}");
+}
+
 #[test]
 fn planted_values_are_nowhere_but_where_they_are_declared() {
     let temp = tempfile::tempdir().unwrap();
-    let mut server = Server::new(temp.path(), &["127.0.0.1"], "127.0.0.1", &Prefix::new());
+    let dumps = leaves_cores(temp.path());
+    let mut server = Server::new(temp.path(), &["127.0.0.1"], "127.0.0.1", &observed(temp.path()));
     let repo = temp.path().join("repo");
     write(
         &repo.join("fleet.yaml"),
@@ -127,7 +154,7 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
     write(&script, RECORD);
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let running = server.start();
-    let host = Host::new(temp.path(), "web-1", &Prefix::new()).with_commands();
+    let host = Host::new(temp.path(), "web-1", &observed(temp.path())).with_commands();
     server.token("web-1", &host.token_file());
     host.join();
     let printed: serde_json::Value =
@@ -192,6 +219,10 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
                 .push((format!("muster-agent {}", verb.join(" ")), [output.stdout, output.stderr].concat()));
         }
     }
+    // A backup is no archive that hides anything: it is searched with all other files.
+    server.ok(&["backup", temp.path().join("backup.tar").to_str().unwrap()]);
+    let seen = temp.path().join("seen.json");
+    assert!(host.run(&["seen", "--out", seen.to_str().unwrap()]).status.success());
     let bundle = temp.path().join("bundle.tar.gz");
     host.run(&["bundle", "--output", bundle.to_str().unwrap()]);
     let unpacked = Command::new("tar").args(["xzOf", bundle.to_str().unwrap()]).output().unwrap();
@@ -224,6 +255,7 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
         }
     }
     let pid = pid.expect("the daemon runs");
+    dumps_nothing(&fs::read_to_string(format!("/proc/{pid}/limits")).unwrap());
     let aborted = Command::new("kill").args(["-ABRT", &pid.to_string()]).status().unwrap();
     assert!(aborted.success());
     drop((agent, running));
@@ -236,9 +268,8 @@ fn planted_values_are_nowhere_but_where_they_are_declared() {
     for path in found.iter().filter(|path| path.file_name().is_some_and(|name| name != "age.key")) {
         clean(&path.display().to_string(), &fs::read(path).unwrap_or_default());
     }
-    for path in cores(temp.path()) {
-        clean(&path.display().to_string(), &fs::read(&path).unwrap_or_default());
-    }
+    let left = cores(temp.path());
+    assert!(!dumps || left.is_empty(), "a program with a secret in memory left {left:?}");
 }
 
 /// Has a publish killed by its own source of secrets, with leave to dump core.
@@ -248,8 +279,8 @@ fn core_of_the_publisher(server: &Server, repo: &Path) {
     assert!(copied.success());
     let fleet = fs::read_to_string(other.join("fleet.yaml")).unwrap();
     // The shell's parent is the publisher.
-    let source =
-        "aborts: {prefix: app/stdin, command: [sh, -c, 'sleep 0.3; kill -ABRT $PPID; sleep 1']}, files:";
+    let source = "aborts: {prefix: app/stdin, command: [sh, -c, 'cat /proc/$PPID/limits > limits; sleep 0.3; \
+                  kill -ABRT $PPID; sleep 1']}, files:";
     write(&other.join("fleet.yaml"), &fleet.replace("files:", source));
     let line = format!(
         "ulimit -c unlimited; cd {}; exec {} publish --repo . --yes --operator {}",
@@ -259,6 +290,7 @@ fn core_of_the_publisher(server: &Server, repo: &Path) {
     );
     let output = Command::new("sh").args(["-c", &line]).output().unwrap();
     assert!(!output.status.success(), "it was killed: {}", text(&output.stderr));
+    dumps_nothing(&fs::read_to_string(other.join("limits")).unwrap());
     clean("what the killed publisher printed", &[output.stdout, output.stderr].concat());
 }
 

@@ -83,7 +83,7 @@ fn it_is_opened_where_it_is_sealed_for_and_blocks_no_more_elsewhere() {
     let nodes = "nodes:\n  - match: [web-1, web-2]\n    modules: [app]\n    vars: {app.password: secret:app/password}\n";
     let mut fleet = SecretFleet::new(nodes, MODULE);
     write(&fleet.repo.join("modules/app/templates/app.conf.j2"), "password={{ params.password|upper }}\n");
-    let _running = fleet.server.start();
+    let running = fleet.server.start();
     let missing = fleet.server.muster(&["publish", "--repo", fleet.repo(), "--yes"]);
     assert!(
         text(&missing.stderr).contains("secret `app/key` is in none of files"),
@@ -98,7 +98,7 @@ fn it_is_opened_where_it_is_sealed_for_and_blocks_no_more_elsewhere() {
     let said = text(&published.stderr);
     assert!(published.status.success(), "{said}");
     assert!(said.contains("no recipient key") && said.contains("web-2") && !said.contains("web-1"), "{said}");
-    let _agents = (one.start(), two.start());
+    let agents = (one.start(), two.start());
     // The file keeps the newline that the value ends with, the template does not.
     one.until_read("/etc/app.key", "-----BEGIN KEY-----\nplanted-key\n");
     one.until_read("/etc/app.conf", "password=PLANTED-WORD\n");
@@ -135,6 +135,14 @@ fn it_is_opened_where_it_is_sealed_for_and_blocks_no_more_elsewhere() {
     one.until_read("/etc/app.conf", "password=ROTATED-WORD\n");
     two.until_read("/etc/app.conf", "password=ROTATED-WORD\n");
     assert_eq!(std::fs::metadata(one.path("/etc/app.key")).unwrap().modified().unwrap(), before);
+    // What a node holds it opens by itself: without a control plane, after a restart.
+    drop((running, agents));
+    for file in ["/etc/app.key", "/etc/app.conf"] {
+        std::fs::remove_file(one.path(file)).unwrap();
+    }
+    let _agent = one.start();
+    one.until_read("/etc/app.conf", "password=ROTATED-WORD\n");
+    one.until_read("/etc/app.key", "-----BEGIN KEY-----\nplanted-key\n");
 }
 
 #[test]

@@ -92,7 +92,20 @@ fn the_planned_change_of_the_runbook_interrupts_nothing() {
     let mut credentials = read_json(&elsewhere);
     credentials.as_object_mut().unwrap().remove("trust").unwrap();
     std::fs::write(&of_before, credentials.to_string()).unwrap();
-    fleet.server.ok(&["node", "list", "--operator", &of_before]);
+    // They take no document by the connection alone: whoever stole the CA could answer. The digest is compared.
+    let told = fleet.server.muster(&["node", "list", "--operator", &of_before]);
+    assert!(text(&told.stderr).contains("muster operator trust"), "{}", text(&told.stderr));
+    assert_eq!(read_json(&of_before)["trust"], Value::Null);
+    let never = fleet.file("never.json");
+    std::fs::copy(&of_before, &never).unwrap();
+    let digest = fleet.server.json(&["key", "show"])["versions"][0]["digest"].as_str().unwrap().to_owned();
+    let shown = fleet.server.ok(&["operator", "trust", "--operator", &of_before]);
+    assert!(shown.contains(&format!("muster operator trust {digest}")), "{shown}");
+    let other = model::Digest::of(b"another document").to_string();
+    let refused = fleet.server.muster(&["operator", "trust", &other, "--operator", &of_before]);
+    assert!(text(&refused.stderr).contains("nothing was changed"), "{}", text(&refused.stderr));
+    assert_eq!(read_json(&of_before)["trust"], Value::Null);
+    fleet.server.ok(&["operator", "trust", &digest, "--operator", &of_before]);
     assert_eq!(read_json(&of_before)["trust"]["version"], 1);
 
     let first = std::fs::read_to_string(fleet.data("node-ca.pem")).unwrap();
@@ -116,6 +129,9 @@ fn the_planned_change_of_the_runbook_interrupts_nothing() {
     host.until_read("/etc/hello", "two web-1\n");
     fleet.server.ok(&["node", "list", "--operator", &elsewhere]);
 
+    // Another change at once would drop the CA that the sleeper's certificate is of.
+    let asked = fleet.server.muster(&["key", "rotate", "certificate-authority"]);
+    assert!(text(&asked.stderr).contains("web-2"), "{}", text(&asked.stderr));
     let retire = ["key", "retire", "certificate-authority"];
     let asked = fleet.server.muster(&retire);
     assert!(text(&asked.stderr).contains("web-2"), "{}", text(&asked.stderr));
@@ -139,6 +155,9 @@ fn the_planned_change_of_the_runbook_interrupts_nothing() {
         fleet.server.ok(&["node", "list", "--operator", file]);
         assert_eq!(read_json(file)["trust"]["version"], 3, "{file}");
     }
+    let stranded = fleet.server.muster(&["node", "list", "--operator", &never]);
+    assert!(text(&stranded.stderr).contains("muster operator add"), "{}", text(&stranded.stderr));
+    assert_eq!(read_json(&never)["trust"], Value::Null);
     assert_eq!(fleet.host_joins_anew(), "four web-4\n");
 }
 
@@ -190,6 +209,40 @@ fn a_stolen_ca_regains_no_node_and_strands_none() {
     let _running = fleet.server.start();
     fleet.publish("three", &["--key", &release]);
     host.until_read("/etc/hello", "three web-1\n");
+}
+
+/// `--reject-before` while the CA before counts on, where the keys of intent lie elsewhere and nobody recovers a certificate
+/// that has ended: the control plane and the node certify themselves anew, by the node's key.
+#[test]
+fn certificates_from_before_a_time_are_given_anew() {
+    let (fleet, _running) = CertifiedFleet::new();
+    let (host, agent) = fleet.joined("web-1");
+    fleet.server.until_state("web-1", "converged");
+    let [root, release] = ["root.key", "release.key"].map(|name| {
+        let to = fleet.file(name);
+        std::fs::rename(fleet.data(name), &to).unwrap();
+        to
+    });
+    let of_the_host = || {
+        let member = read_json(host.dir.join("state/membership.json").to_str().unwrap());
+        member["certPem"].as_str().unwrap().to_owned()
+    };
+    let before = of_the_host();
+    let issued = net::issue::issued_at(net::identity::validity(before.as_bytes()).unwrap());
+    let limit = until("certificates know whole seconds", || {
+        let now = test_support::tls_server::now().secs();
+        (now > issued.secs()).then(|| model::Timestamp::from_secs(now).to_string())
+    });
+    let rotate = ["key", "rotate", "certificate-authority", "--root-key", &root];
+    let future = fleet.server.muster(&[&rotate[..], &["--reject-before", "2100-01-01T00:00:00Z"]].concat());
+    assert!(text(&future.stderr).contains("that is in the future"), "{}", text(&future.stderr));
+    let told = fleet.server.ok(&[&rotate[..], &["--reject-before", &limit]].concat());
+    assert!(told.contains("which still counts") && told.contains("counts no more"), "{told}");
+    fleet.until_of_before(&[]);
+    until("it has another certificate", || (of_the_host() != before).then_some(()));
+    fleet.publish("two", &["--key", &release]);
+    host.until_read("/etc/hello", "two web-1\n");
+    assert!(agent.log().contains("the certificate was renewed"), "{}", agent.log());
 }
 
 /// A file of the next CA that is damaged is named, and changes nothing; what was cut off is gone on with.

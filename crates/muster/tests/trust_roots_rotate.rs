@@ -334,3 +334,55 @@ fn mistakes_change_nothing() {
     fleet.rotate(&["root"]);
     assert_eq!(fleet.version(), 3);
 }
+
+/// What a beacon key signs reaches a host for as long as the key counts, and not a moment longer.
+#[test]
+fn a_beacon_key_comes_changes_and_is_dropped() {
+    let mut fleet = RotatingFleet::new();
+    let _running = fleet.server.start();
+    fleet.publish("one");
+    let host = fleet.joined("web-1");
+    let agent = host.start();
+    host.until_read("/etc/hello", "one web-1\n");
+    let signed_at = || {
+        let status: Value = serde_json::from_slice(&host.run(&["status", "--json"]).stdout).unwrap();
+        status["release"]["signedAt"].as_str().unwrap().to_owned()
+    };
+    let kept = |name: &str| {
+        let to = fleet.file(name);
+        std::fs::copy(fleet.data("beacon.key"), &to).unwrap();
+        to
+    };
+    let signs = |key: &str| fleet.server.muster(&["beacon", "--key", key]);
+    let reaches = |key: &str| {
+        let before = signed_at();
+        let output = signs(key);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        until("the host has the newer beacon", || (signed_at() > before).then_some(()));
+    };
+    let by_nobody = |key: &str| refused(&signs(key), "believe no beacon of the key", "--key FILE");
+
+    fleet.rotate(&["beacon"]);
+    fleet.until_all_hold(2, 1);
+    let first = kept("beacon-1.key");
+    reaches(&first);
+    fleet.rotate(&["beacon"]);
+    fleet.until_all_hold(3, 1);
+    let second = kept("beacon-2.key");
+    reaches(&second);
+    reaches(&first);
+    fleet.server.ok(&["key", "retire", "beacon"]);
+    fleet.until_all_hold(4, 1);
+    by_nobody(&first);
+    reaches(&second);
+    // Stolen: what it signed before counts no more either, also where that is what is handed out.
+    let limit = test_support::tls_server::now().to_string();
+    fleet.rotate(&["beacon", "--drop-previous", "--reject-before", &limit]);
+    fleet.until_all_hold(5, 1);
+    by_nobody(&second);
+    let before = signed_at();
+    fleet.server.ok(&["beacon"]);
+    until("the host has the newer beacon", || (signed_at() > before).then_some(()));
+    fleet.server.until_state("web-1", "converged");
+    assert!(!agent.log().contains("beacon-"), "none was refused: {}", agent.log());
+}

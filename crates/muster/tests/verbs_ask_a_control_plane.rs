@@ -21,6 +21,7 @@ async fn where_nobody_is_enrolled() {
         ("object status", "no node"),
         ("task list", "TASK  BEGUN"),
         ("workflow list", "WORKFLOW  NAME"),
+        ("rollout list", "ROLLOUT  RELEASE"),
     ] {
         let output = run(line, &[]).await;
         assert_eq!(code(&output), 0, "{line}: {}", err(&output));

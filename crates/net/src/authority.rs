@@ -68,6 +68,14 @@ impl BelievedAuthority {
         }
     }
 
+    /// The keys that a trust document names are those of all certificates in a PEM text, which has one or more.
+    pub fn names_all_of(&self, ca_pem: &str) -> bool {
+        let is_named = |ca: &CertificateDer<'_>| {
+            identity::key_of(ca).is_some_and(|key| self.keys().any(|known| *known == key))
+        };
+        certificates(ca_pem).is_ok_and(|all| !all.is_empty() && all.iter().all(is_named))
+    }
+
     /// Whether one of them issued a client's certificate, judged in the middle of its validity: no clock has a part in
     /// it.
     ///

@@ -1,7 +1,7 @@
 //! Whose certificate it is.
 
 use model::text::bounded_line;
-use model::{CertificateValidity, Hostname, NodeId, Timestamp};
+use model::{CertificateValidity, Digest, Hostname, NodeId, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use trust::{KeyAlgorithm, PublicKey};
@@ -26,6 +26,8 @@ pub struct CertifiedPeer {
     pub role: PeerRole,
     /// When the certificate was issued, to the second: it begins to count somewhat earlier.
     pub issued: Timestamp,
+    /// Digest of the name that it gives its issuer, in DER; one that TLS verified is of the CA of that name.
+    pub issuer: Digest,
 }
 
 /// What a certificate entitles to.
@@ -73,7 +75,15 @@ pub fn proxy_uri(name: &str) -> String {
 pub fn read(der: &[u8]) -> Result<CertifiedPeer, ReadIdentityError> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|_| ReadIdentityError)?;
     let role = role(&certificate).ok_or(ReadIdentityError)?;
-    Ok(CertifiedPeer { role, issued: issue::issued_at(span_of(&certificate)) })
+    let issuer = Digest::of(certificate.issuer().as_raw());
+    Ok(CertifiedPeer { role, issued: issue::issued_at(span_of(&certificate)), issuer })
+}
+
+/// Digest of a CA's own name, in DER: what its certificates give their issuer. `None` where it cannot be read.
+pub(crate) fn authority_name(der: &[u8]) -> Option<Digest> {
+    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+    let (_, certificate) = parser.parse(der).ok()?;
+    Some(Digest::of(certificate.subject().as_raw()))
 }
 
 /// From when until when the first certificate of a PEM text counts; `None` when there is none. Its extensions are not

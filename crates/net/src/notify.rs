@@ -8,12 +8,15 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// What a supervised program says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceState {
     /// It has started, and does its work now.
     Ready,
+    /// It has to do something first, and starts within this time.
+    StartsWithin(Duration),
     /// It was asked to stop, and lets its work end.
     Stopping,
 }
@@ -33,8 +36,9 @@ fn send(socket: &OsStr, state: ServiceState) -> io::Result<()> {
         _ => SocketAddr::from_pathname(socket)?,
     };
     let message = match state {
-        ServiceState::Ready => "READY=1\n",
-        ServiceState::Stopping => "STOPPING=1\n",
+        ServiceState::Ready => "READY=1\n".to_owned(),
+        ServiceState::StartsWithin(time) => format!("EXTEND_TIMEOUT_USEC={}\n", time.as_micros()),
+        ServiceState::Stopping => "STOPPING=1\n".to_owned(),
     };
     UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address).map(|_| ())
 }
@@ -64,6 +68,9 @@ mod tests {
         let receiver = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         send(&OsString::from(format!("@{name}")), ServiceState::Stopping).unwrap();
         assert_eq!(heard(&receiver), b"STOPPING=1\n");
+        let name = OsString::from(format!("@{name}"));
+        send(&name, ServiceState::StartsWithin(Duration::from_secs(3600))).unwrap();
+        assert_eq!(heard(&receiver), b"EXTEND_TIMEOUT_USEC=3600000000\n");
     }
 
     #[test]

@@ -257,10 +257,18 @@ pub(crate) async fn open_tunnel(
     let asked = async {
         stream.write_all(request.as_bytes()).await.map_err(broke)?;
         stream.flush().await.map_err(broke)?;
-        read_head(stream).await
+        read_answer(stream, authorization.is_some()).await
     };
-    let head = tokio::time::timeout(ANSWER_WITHIN, asked).await.map_err(|_| ProxyError::Silent)??;
-    judge(&head, authorization.is_some())
+    tokio::time::timeout(ANSWER_WITHIN, asked).await.map_err(|_| ProxyError::Silent)?
+}
+
+/// Reads a proxy's answer to who asked for a tunnel, with a user and password or without. What comes after the head is
+/// the other end's, and stays in the stream.
+///
+/// # Errors
+/// [`ProxyError`] says what it answered instead.
+pub async fn read_answer(stream: &mut (impl AsyncRead + Unpin), authorized: bool) -> Result<(), ProxyError> {
+    judge(&read_head(stream).await?, authorized)
 }
 
 fn broke(error: io::Error) -> ProxyError {

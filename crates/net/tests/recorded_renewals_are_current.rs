@@ -56,7 +56,7 @@ fn recorded() -> String {
         let csr = CertificateRequest::read(&csr_pem).unwrap();
         let id = key.public().node_id();
         let cert_pem = ca.issue_node(&csr, &id, &hostname, [5; 16], validity).unwrap();
-        RenewAnswer { cert_pem }
+        RenewAnswer::of(cert_pem)
     };
     let message = RenewRequest::of(csr_pem.clone());
     let number = 1_800_000_000_000_000;

@@ -13,7 +13,7 @@ use net::ServerUrl;
 use net::accept::{AcceptLimits, serve};
 use net::client::{Client, ClientError};
 use net::issue::{Ca, CertificateRequest, node_request};
-use net::revoked::RevokedCertificates;
+use net::revoked::{BelievedIssuers, RevokedCertificates};
 use net::tls::{self, BelievedClients, ClientAuth, ClientKey};
 use test_support::wait::eventually;
 use tokio::net::TcpListener;
@@ -122,4 +122,39 @@ async fn it_is_judged_by_when_it_was_issued() {
         assert!(server.connect("web-1", now.minus(Duration::from_secs(18)), span).await.is_ok(), "{span:?}");
         assert!(server.connect("web-1", now.minus(Duration::from_secs(25)), span).await.is_err(), "{span:?}");
     }
+}
+
+/// IDN-8: a connection that was opened with a certificate of a CA that counts no more ends, as does one of before the time
+/// from which certificates count. Those of the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ca_that_counts_no_more_cuts_what_it_opened() {
+    let (server, issued) = (start().await, today().minus(Duration::from_secs(10)));
+    let mut idle = server.connect("web-1", issued, MONTH).await.unwrap();
+    let (other, _) = Ca::generate("test 2", today()).unwrap();
+    let both = format!("{}{}", server.ca.cert_pem(), other.cert_pem());
+    let believe = |ca_pem: &str, reject_before| {
+        server.revoked.believe(BelievedIssuers::of(ca_pem, reject_before, Duration::ZERO).unwrap());
+    };
+    believe(&both, None);
+    assert_eq!(server.ask(&mut idle, "/").await.unwrap().status(), 200, "it counts beside another");
+    believe(&both, Some(today().minus(Duration::from_secs(5))));
+    eventually("one of before the time is cut", || idle.is_closed()).await;
+    believe(&both, None);
+    let mut idle = server.connect("web-1", issued, MONTH).await.unwrap();
+    let mut held = server.connect("web-2", issued, MONTH).await.unwrap();
+    // Cuts of nodes are spread over a time; that of a revoked one is at once all the same.
+    let long = BelievedIssuers::of(other.cert_pem(), None, Duration::from_secs(36_000)).unwrap();
+    server.revoked.believe(long);
+    assert_eq!(server.ask(&mut held, "/").await.unwrap().status(), 200, "it is not its turn yet");
+    server.revoke("web-2", today());
+    eventually("a revoked one is cut", || held.is_closed()).await;
+    assert_eq!(server.ask(&mut idle, "/").await.unwrap().status(), 200);
+    believe(other.cert_pem(), None);
+    let opened_since = server.connect("web-3", issued, MONTH).await;
+    assert!(opened_since.is_err() || eventually_closed(opened_since.unwrap()).await);
+}
+
+async fn eventually_closed(client: Client) -> bool {
+    eventually("what was opened meanwhile is cut", || client.is_closed()).await;
+    true
 }

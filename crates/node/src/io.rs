@@ -7,6 +7,7 @@ use converge::{Desired, ResourceId, RunScope};
 use model::exchange::{Answer, CheckIn, Signed, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
+use model::rollout::{RolloutEventBody, RolloutId};
 use model::{
     Action, CertificateValidity, Digest, Hostname, Incarnation, Pause, RunReport, Timestamp, UnmadeRunCause,
 };
@@ -16,6 +17,7 @@ use crate::freshness::FreshnessRecord;
 use crate::healing::SuspectedDrift;
 use crate::reboot::RebootMark;
 use crate::renewal::RenewalProof;
+use crate::rollout_part::{ActivationRequest, PreparedRelease, ReturnedRelease, RolloutPart, TrialStage};
 use crate::state::{Adoption, LastRun, TrustRecord};
 
 /// Who the node is; does not change while the agent runs.
@@ -32,7 +34,7 @@ pub struct Identity {
 }
 
 /// What the release that is held settles of how the node works.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeldSettings {
     /// The channel's settings.
     pub policy: Policy,
@@ -63,6 +65,10 @@ pub struct Restored {
     pub trust: Option<TrustRecord>,
     /// The certificate that sessions are opened with; `None` where a proxy ends TLS.
     pub certificate: Option<CertificateValidity>,
+    /// The rollout that the node takes part in.
+    pub rollout: Option<RolloutPart>,
+    /// Where the activation of its release stands.
+    pub trial: TrialStage,
 }
 
 /// What happened.
@@ -83,6 +89,22 @@ pub enum NodeInput {
     Fetched,
     /// Something asked for could not be fetched; for people.
     FetchFailed(String),
+    /// A release that waits to be begun was read; for people, why it could not be.
+    Prepared(Result<Box<PreparedRelease>, String>),
+    /// What was answered to a dispatch is in the log, with this number.
+    DispatchReported(RolloutId, Cursor),
+    /// What was to be answered to a dispatch could not be made durable: it is answered again.
+    DispatchNotReported(RolloutId),
+    /// Facts up to this are durable at the control plane, which said so outside of an answer.
+    Delivered(Cursor),
+    /// Where the activation of a release stands.
+    Trial(TrialStage),
+    /// The host is to switch to a release: adopt it and make a full run, then [`NodeEffect::Switched`].
+    Switch(Box<Adoption>),
+    /// A generation is to be confirmed: the control plane is to answer a check-in that is made from now on.
+    TryConfirm,
+    /// The host is back on the generation before.
+    Returned(Box<ReturnedRelease>),
     /// The adoption is durable, and settles this.
     Adopted(HeldSettings),
     /// The adoption could not be made durable; for people.
@@ -189,6 +211,27 @@ pub enum NodeEffect {
     },
     /// Make the adoption durable, then [`NodeInput::Adopted`].
     Adopt(Box<Adoption>),
+    /// Read what of a release decides when and how it is activated, then [`NodeInput::Prepared`].
+    Prepare(Box<Adoption>),
+    /// Append an answer to a dispatch to the log, with its number among the events of its rollout, then
+    /// [`NodeInput::DispatchReported`] or [`NodeInput::DispatchNotReported`].
+    ReportDispatch(RolloutId, RolloutEventBody),
+    /// Activate a release (ROL-7); [`NodeInput::Trial`] follows.
+    Activate(Box<ActivationRequest>),
+    /// A release that nothing holds back comes while another one waits for a boot, which is given up.
+    Supersede(Box<Adoption>),
+    /// The switch ended; or why it failed, for people.
+    Switched(Result<(), String>),
+    /// No run is under way, and none begins until [`NodeInput::Returned`].
+    HostIsFree,
+    /// The control plane answered the try to confirm; or why it did not, for people.
+    ConfirmTried(Result<(), String>),
+    /// The control plane asks to go back from the generation with this root, as its signed terms allow.
+    GoBack(Digest),
+    /// The rollout of the generation with this root is at its end.
+    RolloutEnded(Digest),
+    /// The control plane knows nothing of what was said of the rollout: it is said again.
+    RestateRollout(Digest),
     /// Bind and converge, then [`NodeInput::Ran`].
     Run(RunOrder),
     /// Append a fact to the log; if that fails, [`NodeInput::NotAppended`].

@@ -9,6 +9,7 @@ mod reboot;
 mod renewal;
 mod repair;
 mod requests;
+mod rollout;
 mod runs;
 mod trusted;
 
@@ -35,8 +36,11 @@ use crate::state::{Adoption, LastRun};
 
 use freshness::Confirmation;
 use requests::{RequestNumbers, RunRequests};
+use rollout::{RolloutParticipation, WaitingRelease};
 use runs::RunUnderWay;
-use trusted::HeldChain;
+use trusted::{HeldChain, LinkBearer};
+
+pub use rollout::{NOT_BEFORE_CODE, PAUSED_CODE};
 
 /// The shortest wait that a control plane may ask for between contacts.
 pub const MIN_CONTACT: Duration = Duration::from_secs(1);
@@ -60,6 +64,8 @@ enum ReleaseChange {
     #[default]
     None,
     Fetching(Box<FetchingRelease>),
+    /// It is here, and waits until it is asked for.
+    Waiting(Box<WaitingRelease>),
     Adopting(Box<Adoption>),
     /// Contents of what is held come again.
     FetchingHeld(Box<Adoption>),
@@ -140,6 +146,7 @@ pub struct Node {
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
     requests: RunRequests,
+    rollout: RolloutParticipation,
 }
 
 impl Node {
@@ -190,6 +197,7 @@ impl Node {
             warned_offline: false,
             refused: None,
             requests: RunRequests::default(),
+            rollout: RolloutParticipation::restored(restored.rollout, restored.trial),
         }
     }
 
@@ -214,7 +222,7 @@ impl Node {
         let contact =
             matches!(self.talk, ContactState::Idle).then_some((self.next_contact, "the next check-in"));
         // Without traits no run can begin, so its time alone is no reason to wake up.
-        let begins = self.running.is_none() && !self.reboots.goes_down();
+        let begins = self.running.is_none() && !self.reboots.goes_down() && !self.rollout.returns();
         let can_run = begins && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
         let pause = self.pause.as_ref().and_then(|pause| pause.until).map(|at| (at, "the end of the pause"));
@@ -255,14 +263,23 @@ impl Node {
             NodeInput::FetchFailed(why) => {
                 self.on_stuck(UnadoptedCause::Fetch, &why, now, &mut effects);
             }
+            NodeInput::Prepared(prepared) => self.on_prepared(prepared, now, &mut effects),
+            NodeInput::DispatchReported(rollout, at) => self.on_dispatch_reported(&rollout, Some(at), now),
+            NodeInput::DispatchNotReported(rollout) => self.on_dispatch_reported(&rollout, None, now),
+            NodeInput::Delivered(cursor) => self.on_delivered(&cursor, now),
+            NodeInput::Trial(stage) => self.on_trial(stage, now),
+            NodeInput::Switch(adoption) => self.on_switch(adoption),
+            NodeInput::TryConfirm => self.on_try_confirm(now),
+            NodeInput::Returned(returned) => self.on_returned(*returned, now, &mut effects),
             NodeInput::Adopted(settings) => self.on_adopted(settings, now, &mut effects),
             NodeInput::AdoptFailed(why) => {
                 // Its record cannot be written without its contents.
                 self.want_full |= self.repairing;
+                self.switch_failed(&why, &mut effects);
                 self.on_stuck(UnadoptedCause::Keep, &why, now, &mut effects);
             }
             NodeInput::ForeignServer => self.on_foreign_server(&mut effects),
-            NodeInput::TrustLinks(links) => self.on_links(&links, now, &mut effects),
+            NodeInput::TrustLinks(links) => self.on_links(&links, LinkBearer::Anybody, now, &mut effects),
             NodeInput::TrustSaved => self.on_trust_saved(now),
             NodeInput::TrustNotSaved(why) => self.on_trust_not_saved(&why, &mut effects),
             NodeInput::TrustPinned(document) => self.on_trust_pinned(&document, now),
@@ -316,6 +333,9 @@ impl Node {
             self.talk = ContactState::Traits;
             effects.push(NodeEffect::CollectTraits);
         }
+        if self.switch_what_is_due(effects) {
+            return;
+        }
         // Without traits nothing can be bound; the contact that collects them comes first.
         if self.running.is_some() || self.traits.is_none() || self.reboots.goes_down() {
             return;
@@ -326,7 +346,8 @@ impl Node {
             self.start_run(now, effects);
         } else if !self.tags_due.is_empty() || self.tagged_request_is_due() {
             self.start_run_by_tag(effects);
-        } else if !self.reboot_what_is_due(now, effects) {
+        } else if self.rollout.keeps_others_out() || !self.reboot_what_is_due(now, effects) {
+            // No boot is ordered in mid-trial: it would take the host back.
             self.heal_what_is_due(now, effects);
         }
     }
@@ -394,6 +415,7 @@ impl Node {
         });
         // The shell adds all facts that wait to this one.
         self.contact_pending = false;
+        self.try_is_asked();
         self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
         let confirms = self.asks_for_confirmation(now);
         let mut check_in = CheckIn {
@@ -430,6 +452,7 @@ impl Node {
         self.renewal.unreachable();
         self.talk = ContactState::Idle;
         self.next_contact = now.plus(self.spread.backoff(self.failures, self.settings.policy.contact()));
+        self.tried(Err(why), now, effects);
         let grace = self.settings.policy.offline_grace_secs;
         let silent = self.answered_at.is_some_and(|at| now.since(at).as_secs() > grace);
         if silent && !self.warned_offline {
@@ -474,7 +497,7 @@ impl Node {
         self.talk = ContactState::Idle;
         let under_way = self.running.as_ref().map_or(RequestNumbers::default(), RunUnderWay::requests);
         self.requests.answered(&mut answer, under_way);
-        if let Some(cursor) = answer.acked {
+        if let Some(cursor) = answer.acked.clone() {
             effects.push(NodeEffect::Ack(cursor));
         }
         if answer.want_run {
@@ -492,12 +515,14 @@ impl Node {
         if self.contact_pending || asks_first {
             self.deliver_soon(now);
         }
-        self.on_links(&answer.trust_links, now, effects);
+        self.tried(Ok(()), now, effects);
+        self.on_links(&answer.trust_links, LinkBearer::ControlPlane, now, effects);
         // As the offer: the newer trust document may judge it otherwise. It comes again.
         if let Some(beacon) = answer.beacon.as_ref().filter(|_| !self.chain.is_changing()) {
             self.on_beacon(beacon, now, effects);
         }
-        match answer.offer {
+        let follows_pointer = self.on_dispatch(&answer, now, effects);
+        match answer.offer.filter(|_| follows_pointer) {
             // The newer trust document may judge it otherwise.
             Some(_) if self.chain.is_changing() => self.run_after_answer(now),
             Some(offer) => self.on_offer(offer, now, effects),
@@ -519,11 +544,14 @@ impl Node {
         self.refused = None;
         self.want_full = false;
         self.not_stuck();
+        let is_switch = self.switch_adopted();
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
         let body = FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
         self.adoption = Some(*adoption);
         self.freshness_follows(now, effects);
         if std::mem::take(&mut self.repairing) && same {
+            self.run_due = true;
+        } else if is_switch && same {
             self.run_due = true;
         } else if same {
             // Only the pointer moved (DLT-2): the next check-in says so, no row is needed.

@@ -251,12 +251,42 @@ fn who_shows_another_certificate_is_asked_for_the_links() {
     bench.check_in();
     assert!(asked(&bench.give(NodeInput::ForeignServer)));
     bench.give(NodeInput::Unreachable("another CA".into()));
-    // Links of another chain lead nowhere.
-    let effects = bench.give(NodeInput::TrustLinks(links[1..].to_vec()));
-    assert_eq!((saved(&effects), bench.node.trust()), (None, &heads[0].document));
+    // Links of another chain lead nowhere, and that is no refusal of the fleet's.
+    let forged = chain::sign(&heads[1].document, &key(99)).unwrap();
+    for strangers in [links[1..].to_vec(), vec![forged], vec![links[0].clone(); 17]] {
+        let effects = bench.give(NodeInput::TrustLinks(strangers));
+        assert_eq!((saved(&effects), bench.node.trust()), (None, &heads[0].document));
+        assert!(facts(&effects).is_empty() && warnings(&effects).is_empty(), "{effects:?}");
+        assert_eq!(bench.node.refused_trust(), None);
+    }
     let effects = bench.give(NodeInput::TrustLinks(links.clone()));
     assert_eq!(saved(&effects).unwrap().link, links[2]);
     assert!(!asked(&bench.give(NodeInput::ForeignServer)), "not while a newer one is made durable");
     bench.give(NodeInput::TrustSaved);
     assert_eq!(bench.node.trust(), &heads[3].document);
+}
+
+/// IDN-8: what whoever answers hands on makes a node tell a refusal only where a root key signed what it cannot read:
+/// then its agent is too old, whoever it was.
+#[test]
+fn a_strangers_links_are_told_of_only_where_a_root_key_signed_them() {
+    let (_, heads, _) = rotations(1);
+    let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
+    bench.check_in();
+    bench.give(NodeInput::ForeignServer);
+    let unreadable = |by: SigningKey| {
+        let form = serde_json::json!({"fleet": heads[0].document.fleet, "version": "a later form"});
+        let payload = form.to_string();
+        let message = signed::message("trust-document", payload.as_bytes());
+        let sig = signed::signature(&by.public(), &message, &by.sign(&message)).unwrap();
+        Signed { payload, signatures: vec![sig] }
+    };
+    assert!(facts(&bench.give(NodeInput::TrustLinks(vec![unreadable(key(99))]))).is_empty());
+    assert_eq!(bench.node.refused_trust(), None);
+    let told = bench.give(NodeInput::TrustLinks(vec![unreadable(key(2))]));
+    assert_eq!(facts(&told).len(), 1, "{told:?}");
+    assert_eq!(bench.node.refused_trust().map(chain::ChainError::code), Some("trust-malformed"));
+    // Nor does a stranger take back what was refused.
+    bench.give(NodeInput::TrustLinks(Vec::new()));
+    assert!(bench.node.refused_trust().is_some());
 }

@@ -126,6 +126,7 @@ fn a_wild_policy_is_survived() {
     for secs in [0, 1, u64::MAX] {
         let adoption = Bench::holding(&release).node.adoption().cloned();
         let policy = Policy {
+            probes: Vec::new(),
             contact_secs: secs,
             jitter_percent: 255,
             converge_secs: secs,

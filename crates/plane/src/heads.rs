@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ::rollout::{RolloutKey, RolloutPointer};
 use lang::pattern::{Pattern, first_match};
 use model::exchange::Signed;
 use model::policy::RunTimes;
@@ -39,6 +40,14 @@ impl Head {
     /// How fresh it is.
     pub fn freshness(&self) -> Freshness {
         Freshness { signed_at: self.signed_at, window_secs: self.header.freshness_secs }
+    }
+
+    /// Its entry for a hostname.
+    fn entry(&self, hostname: &Hostname) -> Option<SelectionEntry> {
+        match self.selection.exact().get(hostname.as_str()) {
+            Some(leaf) => Selection::entry_of(leaf),
+            None => self.patterns.entry(hostname.as_str()).cloned(),
+        }
     }
 }
 
@@ -85,6 +94,8 @@ pub struct Heads {
     pub version: u64,
     /// By channel.
     pub channels: BTreeMap<Channel, Arc<Head>>,
+    /// Earlier releases that members of rollouts are pointed to, or may be.
+    pub earlier: BTreeMap<RolloutKey, Arc<Head>>,
     /// The verified header with the highest number that nodes hold and that no release here has.
     pub node_header: Option<NodeHeader>,
 }
@@ -110,20 +121,44 @@ impl Heads {
     /// that the newest selection gives it.
     pub fn pointed(&self, hostname: &Hostname) -> Option<(Arc<Head>, SelectionEntry)> {
         let newest = self.channels.values().max_by_key(|head| head.header.seq)?;
-        let entry = match newest.selection.exact().get(hostname.as_str()) {
-            Some(leaf) => Selection::entry_of(leaf)?,
-            None => newest.patterns.entry(hostname.as_str())?.clone(),
-        };
+        let entry = newest.entry(hostname)?;
         let head = self.channels.get(&entry.channel)?;
-        let entry = if head.header.selection == newest.header.selection {
-            entry
-        } else {
-            match head.selection.exact().get(hostname.as_str()) {
-                Some(leaf) => Selection::entry_of(leaf)?,
-                None => head.patterns.entry(hostname.as_str())?.clone(),
-            }
-        };
+        let entry =
+            if head.header.selection == newest.header.selection { entry } else { head.entry(hostname)? };
         (entry.channel == head.header.channel).then(|| (head.clone(), entry))
+    }
+
+    /// As [`Heads::pointed`], where the channel's release goes to its nodes by a rollout: then each is pointed to the
+    /// release that the rollout says, and one that is in none waits until it is. What a release says whose header has
+    /// no rollout section goes to all of its nodes at once.
+    pub fn pointed_in_rollout(
+        &self,
+        hostname: &Hostname,
+        rollout: Option<&RolloutPointer>,
+    ) -> Option<(Arc<Head>, SelectionEntry)> {
+        let (head, entry) = self.pointed(hostname)?;
+        if head.header.rollout.is_none() {
+            return Some((head, entry));
+        }
+        let pointer = rollout.filter(|pointer| pointer.rollout.channel == head.header.channel)?;
+        let seq = pointer.release?;
+        if seq == head.header.seq {
+            return Some((head, entry));
+        }
+        let earlier = self.earlier.get(&RolloutKey { channel: head.header.channel.clone(), seq })?;
+        let entry = earlier.entry(hostname)?;
+        (entry.channel == earlier.header.channel).then(|| (earlier.clone(), entry))
+    }
+
+    /// The release of the channel goes to its nodes by a rollout.
+    pub fn has_rollout(&self, channel: &Channel) -> bool {
+        self.channels.get(channel).is_some_and(|head| head.header.rollout.is_some())
+    }
+
+    /// A release that is served here: the one that its channel points to, or an earlier one.
+    pub fn release(&self, key: &RolloutKey) -> Option<&Arc<Head>> {
+        let head = self.channels.get(&key.channel).filter(|head| head.header.seq == key.seq);
+        head.or_else(|| self.earlier.get(key))
     }
 
     /// A node holds a release whose header is asked for: its number is not below any here, and no release here

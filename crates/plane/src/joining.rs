@@ -92,6 +92,14 @@ pub fn judge(ground: JoinGround, declared: DeclaredKey, kept: Option<JoinState>)
     }
 }
 
+/// By whose word a node's key is its host's now: the fleet repo may have declared it since the node joined.
+pub fn confirmation_now(recorded: KeyConfirmation, declared: DeclaredKey) -> KeyConfirmation {
+    match declared {
+        DeclaredKey::Same => KeyConfirmation::Declared,
+        DeclaredKey::None | DeclaredKey::Other => recorded,
+    }
+}
+
 /// How fast joins are looked at, and when those come back that are too many now. Each of these is given a moment of its
 /// own, so that a storm comes back as a line and not as a storm (WIR-6).
 #[derive(Clone, Debug)]
@@ -255,6 +263,16 @@ pub fn poll_again_in(since: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// CFG-8: a key that the fleet repo declares is the host's by its word, also where that came after the join.
+    #[test]
+    fn a_key_that_is_declared_later_is_the_fleet_repos_word() {
+        use DeclaredKey::{None as Undeclared, Other, Same};
+        for recorded in KeyConfirmation::ALL {
+            assert_eq!(confirmation_now(recorded, Same), KeyConfirmation::Declared);
+            assert_eq!([Undeclared, Other].map(|it| confirmation_now(recorded, it)), [recorded; 2]);
+        }
+    }
 
     /// ENR-9, CFG-8: who is let in, and by whose word.
     #[test]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use model::exchange::Signed;
 use model::time::SLACK;
 use model::{Hostname, Timestamp};
-use trust::lists::{HeldList, Revocation, RevocationSet, SignedList, TokenAllowlist};
-use trust::signed;
+use trust::lists::{self, HeldList, Revocation, RevocationSet, SignedList, TokenAllowlist};
+use trust::signed::{self, VerifyError};
+use trust::{ChainHead, ListRefusal, Slots};
 
 use crate::node::NodeState;
 
@@ -36,6 +37,49 @@ pub enum AllowlistState {
     Published(KeptList<TokenAllowlist>),
     /// The one that was published is rejected, as a stolen key may have signed it: no token may be used.
     Rejected,
+}
+
+impl AllowlistState {
+    /// What an allowlist that was taken up before counts for, by the versions of the trust document.
+    ///
+    /// # Errors
+    /// When no release key ever signed it, or it is none of this fleet.
+    pub fn kept<'a>(
+        document: Signed,
+        newest_first: impl IntoIterator<Item = &'a ChainHead>,
+    ) -> Result<AllowlistState, ListRefusal> {
+        match lists::open_kept::<TokenAllowlist>(&document, newest_first) {
+            Ok(list) => Ok(AllowlistState::Published(KeptList { list, document: Arc::new(document) })),
+            // It may be a thief's: nobody joins by it, nor without one.
+            Err(ListRefusal::Signature(VerifyError::RejectedBefore(_))) => Ok(AllowlistState::Rejected),
+            Err(refusal) => Err(refusal),
+        }
+    }
+}
+
+impl KeptList<RevocationSet> {
+    /// What a set of revocations that was taken up before says. One that a stolen key may have signed can shut out, and let
+    /// nobody in: it counts until another is published.
+    ///
+    /// # Errors
+    /// When no release key ever signed it, or it is none of this fleet.
+    pub fn kept<'a>(
+        document: Signed,
+        newest_first: impl IntoIterator<Item = &'a ChainHead> + Clone,
+    ) -> Result<KeptList<RevocationSet>, ListRefusal> {
+        let list = match lists::open_kept::<RevocationSet>(&document, newest_first.clone()) {
+            Err(ListRefusal::Signature(VerifyError::RejectedBefore(_))) => {
+                let by = |version: &ChainHead| {
+                    let slots = Slots { reject_before: None, ..version.document.release.clone() };
+                    signed::verify::<RevocationSet>(&document, &slots).ok()
+                };
+                let refusal = ListRefusal::Signature(VerifyError::Untrusted);
+                newest_first.into_iter().find_map(by).ok_or(refusal)?
+            }
+            opened => opened?,
+        };
+        Ok(KeptList { list, document: Arc::new(document) })
+    }
 }
 
 /// The lists of a fleet.

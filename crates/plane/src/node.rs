@@ -27,6 +27,7 @@ use crate::heads::{Head, Heads};
 use crate::open_items::{KeptOpenItems, OpenItems};
 use crate::renewal::{CertificateIssuer, RenewalAllowance};
 use crate::replay::Window;
+use crate::rollout::PointedRollout;
 use crate::seen::KeptSeen;
 
 /// The wait that a node without a channel is asked for, in seconds.
@@ -101,6 +102,10 @@ pub struct NodeState {
     /// The version of the heads by which `pointed_head` was worked out; 0 before it was.
     pointed_at: u64,
     pointed_head: Option<(Arc<Head>, Digest)>,
+    /// Where a rollout points it.
+    pub(crate) rollout: Option<Box<PointedRollout>>,
+    /// The release of its channel goes to its nodes by the rollout; worked out with `pointed_head`.
+    pub(crate) follows_rollout: bool,
 }
 
 /// How many of the roots that a node was pointed to are remembered. One that holds an older one gets its set named
@@ -210,6 +215,8 @@ impl NodeState {
             offered: Box::default(),
             pointed_at: 0,
             pointed_head: None,
+            rollout: None,
+            follows_rollout: false,
         }
     }
 
@@ -227,7 +234,7 @@ impl NodeState {
         let want_capabilities = instance.is_some() && self.agent_version.is_none();
         let conditions_changed = self.take_word(&mut request, now) || newly_copied.is_some();
         let pointed = self.pointed(heads);
-        self.promise_contact(pointed.as_ref());
+        let next_checkin_secs = self.promise_contact(pointed.as_ref(), now);
         // Of two holders of its key neither is told anything new.
         let is_copied = self.open_items().copied.is_some();
         let offerable = pointed.as_ref().filter(|_| !is_copied);
@@ -238,11 +245,14 @@ impl NodeState {
         };
         let unchanged =
             offer.is_none() && beacon.is_none() && !self.awaits_request() && request.facts.is_empty();
+        let unchanged = unchanged && !self.has_untold_rollout();
         let unchanged = unchanged || is_copied && request.facts.is_empty();
         let answer = Answer {
+            next_checkin_secs,
             offer,
             beacon,
-            unassigned: pointed.is_none(),
+            unassigned: pointed.is_none() && !self.follows_rollout,
+            rollout: if is_copied { None } else { self.tell_rollout() },
             want_capabilities,
             ..self.answer(&request, heads)
         };
@@ -307,15 +317,19 @@ impl NodeState {
         conditions_changed
     }
 
-    /// Remembers when the node is to call again and runs, by the release that it is pointed to.
-    fn promise_contact(&mut self, pointed: Option<&Pointed>) {
+    /// Remembers when the node is to call again and runs, by the release that it is pointed to; in how many seconds it
+    /// is to call, which in a rollout is at most what is promised.
+    fn promise_contact(&mut self, pointed: Option<&Pointed>, now: Timestamp) -> u64 {
         if let Some((head, entry)) = pointed
             && self.holds(entry)
         {
             self.runs.times = head.runs;
         }
         let contact_secs = pointed.map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
-        self.promised = Duration::from_secs(contact_secs);
+        let by_channel = (Duration::from_secs(contact_secs), contact_secs);
+        let (promised, next) = self.rollout_cadence(contact_secs, now).unwrap_or(by_channel);
+        self.promised = promised;
+        next
     }
 
     /// The offer of what the node is pointed to, unless it holds that; `full`: it asks for all of it anew.
@@ -442,8 +456,10 @@ impl NodeState {
     /// The release and entry that the node is pointed to; worked out once a head.
     pub fn pointed(&mut self, heads: &Heads) -> Option<Pointed> {
         if self.pointed_at != heads.version {
-            let pointed = heads.pointed(&self.hostname);
+            let pointed = self.worked_out(heads);
             self.pointed_head = pointed.map(|(head, entry)| (head, entry.root));
+            self.follows_rollout =
+                self.rollout().is_some_and(|pointer| heads.has_rollout(&pointer.rollout.channel));
             self.pointed_at = heads.version;
         }
         self.pointed_as_known()
@@ -451,7 +467,16 @@ impl NodeState {
 
     /// As [`NodeState::pointed`], and remembers nothing.
     pub(crate) fn pointed_now(&self, heads: &Heads) -> Option<Pointed> {
-        if self.pointed_at == heads.version { self.pointed_as_known() } else { heads.pointed(&self.hostname) }
+        if self.pointed_at == heads.version { self.pointed_as_known() } else { self.worked_out(heads) }
+    }
+
+    fn worked_out(&self, heads: &Heads) -> Option<Pointed> {
+        heads.pointed_in_rollout(&self.hostname, self.rollout())
+    }
+
+    /// What it is pointed to is worked out anew when it is asked for next.
+    pub(crate) fn pointed_anew(&mut self) {
+        self.pointed_at = 0;
     }
 
     fn pointed_as_known(&self) -> Option<Pointed> {

@@ -116,7 +116,7 @@ impl NodeState {
     /// When what it is pointed to, and does not hold, is past its freshness.
     fn not_fresh_at(&self, pointed: Option<&Pointed>) -> Option<Timestamp> {
         let (head, _) = pointed.filter(|(_, entry)| !self.holds(entry))?;
-        Some(Timestamp(head.signed_at.plus(head.header.freshness()).0.saturating_add(1)))
+        Some(Timestamp(head.freshness().ends_at().0.saturating_add(1)))
     }
 
     /// It says that it does not take up what it is offered.

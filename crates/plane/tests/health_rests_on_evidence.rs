@@ -15,6 +15,7 @@ use model::log::{Cursor, Fact, FactBody};
 use model::policy::RunTimes;
 use model::report::PartialRun;
 use model::status::{LONGEST_RUN, Overall, RunEvidence};
+use model::time::SLACK;
 use model::unadopted::{UnadoptedCause, UnadoptedRelease};
 use model::{Contention, Digest, Pause, RunCounts, RunReport, Timestamp, UnmadeRun, UnmadeRunCause};
 use plane::{Heads, NodeState};
@@ -415,7 +416,8 @@ fn a_release_is_stale_past_its_freshness() {
     let heads = published("set");
     let mut node = node("web-1");
     calls(&mut node, &heads, None, None, FRESH_SECS - 1);
-    let at_its_end = at(FRESH_SECS);
+    // With the slack by which nodes go, so that both say so at one moment.
+    let at_its_end = at(FRESH_SECS).plus(SLACK);
     assert_eq!(word(&mut node, &heads, at_its_end), Overall::Changing);
     assert_eq!(word(&mut node, &heads, Timestamp(at_its_end.0 + 1)), Overall::NotFresh);
 }

@@ -195,6 +195,7 @@ fn only_what_it_made_is_removed() {
             sensitive: false,
             attributes: BTreeMap::new(),
             made: Vec::new(),
+            generation: None,
         };
         assert!(lab.kinds.remove(&entry, OnRemove::Delete).unwrap());
         assert_eq!(names(&lab), ["doc", "doc/own"]);

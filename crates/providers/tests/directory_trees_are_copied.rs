@@ -166,6 +166,7 @@ fn a_tree_that_is_removed_takes_its_files_and_no_others() {
         sensitive: false,
         attributes: kept(),
         made: Vec::new(),
+        generation: None,
     };
     assert_eq!(lab.kinds.remove(&entry, OnRemove::Delete), Ok(true));
     assert_eq!(lab.kinds.remove(&entry, OnRemove::Delete), Ok(false));

@@ -304,6 +304,7 @@ fn a_package_that_leaves_goes_with_our_hold_and_stays_with_that_of_another() {
             // What the declaration said, as the ledger keeps it.
             attributes: serde_json::from_value(hold).unwrap(),
             made: Vec::new(),
+            generation: None,
         };
         match lab.kinds.remove(&entry, OnRemove::Delete) {
             Ok(removed) => assert!(removed && goes),
@@ -510,6 +511,7 @@ fn a_package_that_left_the_set_goes_or_is_put_back() {
         sensitive: false,
         attributes: BTreeMap::new(),
         made: Vec::new(),
+        generation: None,
     };
     assert!(matches!(&entry.prior, Prior::State(Some(before)) if before["version"] == "1"));
     assert_eq!(lab.kinds.remove(&entry, OnRemove::Restore), Ok(true));

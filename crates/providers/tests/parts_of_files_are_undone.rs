@@ -94,6 +94,7 @@ fn entry(kind: String, prior: Prior, attributes: BTreeMap<String, Value>, made: 
         sensitive: false,
         attributes,
         made,
+        generation: None,
     }
 }
 

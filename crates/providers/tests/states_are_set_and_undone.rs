@@ -38,6 +38,7 @@ fn entry(kind: &str, name: &str, prior: Prior, kept: serde_json::Value) -> Ledge
         sensitive: false,
         attributes: attributes(kept),
         made: Vec::new(),
+        generation: None,
     }
 }
 

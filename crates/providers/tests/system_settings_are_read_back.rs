@@ -129,6 +129,7 @@ fn parameter(prior: Prior) -> LedgerEntry {
         sensitive: false,
         attributes: BTreeMap::new(),
         made: Vec::new(),
+        generation: None,
     }
 }
 

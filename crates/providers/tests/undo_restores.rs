@@ -46,6 +46,7 @@ fn entry(undo: &Undo, kind: &str) -> LedgerEntry {
         sensitive: false,
         attributes: BTreeMap::new(),
         made: Vec::new(),
+        generation: None,
     }
 }
 

@@ -4,19 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lang::{Diagnostics, Value};
+use lang::{Diagnostics, Selector, Value};
 use model::health_probe::MAX_PROBES;
 use model::time::when;
 use model::{Channel, Hostname, Timestamp};
-use rollout::{Coverage, CoverageMistake, Placement, RolloutRules, probes_of};
+use rollout::{Coverage, CoverageMistake, Placement, RolloutRules, takes};
 use trust::RolloutTerms;
 use trust::rollout_terms::GateTerms;
 
-use crate::check::rollouts::{DeclaredRollout, is_of_time, report};
+use crate::check::rollouts::{DeclaredRollout, LocatedProbe, is_of_time, report};
 pub use crate::decl::rollouts::NotBefore;
 use crate::resolver::Fleet;
 use crate::sink::Sink;
-use crate::specialize::NodeSpec;
 
 /// The most hostnames that are named of the nodes that no wave takes.
 const MAX_NAMED: usize = 5;
@@ -90,6 +89,14 @@ pub struct PlannedWave {
 struct ChannelNodes {
     placements: Vec<Placement>,
     rest: BTreeSet<Hostname>,
+    /// The first node that has too many probes.
+    over: Option<NodeOfManyProbes>,
+}
+
+/// A node that has too many probes.
+struct NodeOfManyProbes {
+    hostname: Hostname,
+    probes: usize,
 }
 
 impl Fleet {
@@ -116,10 +123,18 @@ impl Fleet {
                 (name.as_str(), RolloutRules::new(Arc::new(rollout.policy.terms(created))))
             })
             .collect();
-        let mut nodes = self.placed(&rules, enrolled, &mut sink);
+        let mut nodes = self.placed(&rules, enrolled);
         for (name, rollout) in declared {
             let (Some(rules), Ok(channel)) = (rules.get(name.as_str()), name.parse()) else { continue };
             let own = nodes.remove(name.as_str()).unwrap_or_default();
+            if let (Some(over), Some(first)) = (&own.over, self.context().probes.first()) {
+                let NodeOfManyProbes { hostname, probes } = over;
+                let message = format!(
+                    "{hostname} of channel `{channel}` has {probes} probes, and a node has at most {MAX_PROBES}"
+                );
+                sink.error(&first.file, "E099", first.at, message)
+                    .help("narrow the probes by `where` or `nodes`");
+            }
             found.push(planned(rollout, channel, rules, own, created, &mut sink));
         }
         if sink.is_empty() { Ok(found) } else { Err(sink.finish()) }
@@ -145,9 +160,14 @@ impl Fleet {
         &self,
         rules: &BTreeMap<&'r str, RolloutRules>,
         enrolled: impl IntoIterator<Item = &'n str>,
-        sink: &mut Sink,
     ) -> BTreeMap<&'r str, ChannelNodes> {
         let specialized = self.specialize();
+        // No node has too many of few.
+        let declared = Some(&self.context().probes).filter(|probes| probes.len() > MAX_PROBES);
+        let nodes_of = |declared: &LocatedProbe| {
+            declared.probe.of.as_deref().and_then(|nodes| Selector::parse(nodes).ok())
+        };
+        let probes: Vec<Option<Selector>> = declared.into_iter().flatten().map(nodes_of).collect();
         let exact = specialized.exact.iter().map(|(name, spec)| (&**name, spec));
         let by_pattern = enrolled
             .into_iter()
@@ -167,8 +187,14 @@ impl Fleet {
                     .unwrap_or_else(|_| Value::Map(BTreeMap::new())),
             };
             let placement = rules.place(&hostname, &facts);
-            self.few_probes(spec, &hostname, &facts, sink);
             let own = nodes.entry(*channel).or_default();
+            let is_asked = |nodes: &&Option<Selector>| {
+                nodes.as_ref().is_none_or(|nodes| takes(nodes, &hostname, &facts))
+            };
+            let count = probes.iter().filter(is_asked).count();
+            if count > MAX_PROBES && own.over.is_none() {
+                own.over = Some(NodeOfManyProbes { hostname: hostname.clone(), probes: count });
+            }
             own.placements.push(placement);
             if usize::from(placement.wave) >= rules.terms().waves.len() {
                 own.rest.insert(hostname);
@@ -176,21 +202,6 @@ impl Fleet {
             last = Some((spec.params.clone(), facts));
         }
         nodes
-    }
-
-    /// A node has at most [`MAX_PROBES`] probes, however many its channel has.
-    fn few_probes(&self, spec: &NodeSpec, hostname: &Hostname, facts: &Value, sink: &mut Sink) {
-        let context = self.context();
-        if context.probes.len() <= MAX_PROBES {
-            return;
-        }
-        let probes = context.probes.iter().map(|declared| declared.probe.clone()).collect();
-        let policy = model::policy::Policy { probes, ..model::policy::Policy::default() };
-        if let (Err(error), Some(first)) = (probes_of(&policy, hostname, facts), context.probes.first()) {
-            let message = format!("{hostname} in channel `{}`: {error}", spec.channel);
-            sink.error(&first.file, "E099", first.at, message)
-                .help("narrow the probes by `where` or `nodes`");
-        }
     }
 }
 

@@ -86,8 +86,7 @@ impl Snippet {
             ("modules", "roles/web.yaml"),
             ("environment", "hosts/web-1.example.com.yaml"),
         ];
-        let fleet =
-            ["format", "channels", "windows", "rollouts", "sync", "delegations", "vars", "secrets"];
+        let fleet = ["format", "channels", "windows", "rollouts", "sync", "delegations", "vars", "secrets"];
         let module = ["resources", "description"];
         let text = &self.text;
         if let Some((_, path)) = keys.iter().find(|(key, _)| self.has_key(key)) {

@@ -225,7 +225,11 @@ fn a_header_for_every_channel_with_its_own_freshness() {
         .values()
         .map(|header| (header.channel.as_str(), header.freshness_secs, header.fallbacks.len()))
         .collect();
-    assert_eq!(said, [("edge", 7 * 86_400, 0), ("stable", 86_400, 0)], "only `onFailure: rollback` names fallbacks");
+    assert_eq!(
+        said,
+        [("edge", 7 * 86_400, 0), ("stable", 86_400, 0)],
+        "only `onFailure: rollback` names fallbacks"
+    );
     for header in headers.values() {
         assert_eq!(
             (header.seq, header.selection, header.created),

@@ -188,7 +188,7 @@ impl Rollouts {
     }
 
     /// Why a rollout that waits does not begin; `None` where it may.
-    pub(crate) fn waits_to_begin(&self, key: &RolloutKey) -> Option<BeginWait> {
+    pub fn waits_to_begin(&self, key: &RolloutKey) -> Option<BeginWait> {
         let rollout = self.rollouts.get(key)?;
         if let Some(current) = self.current(&key.channel).and_then(|key| self.rollouts.get(&key)) {
             if current.state().is_running() {

@@ -179,11 +179,7 @@ impl Rollouts {
     fn rollout_wait(&self, rollout: &LiveRollout, record: &MemberRecord) -> Option<WaitCause> {
         match rollout.state() {
             RolloutState::Opening => {
-                return self.waits_to_begin(rollout.key()).map(|wait| match wait {
-                    BeginWait::Running(seq) => WaitCause::EarlierRollout(seq),
-                    BeginWait::Halted(seq) => WaitCause::EarlierHalted(seq),
-                    BeginWait::Channel(channel) => WaitCause::Channel(channel),
-                });
+                return self.waits_to_begin(rollout.key()).map(WaitCause::from);
             }
             RolloutState::Superseded | RolloutState::Pruned => return Some(WaitCause::Superseded),
             RolloutState::Failed | RolloutState::Reverted => {
@@ -265,6 +261,16 @@ impl Rollouts {
             in_flight: budget.in_flight(),
             limit: budget.limit(),
         })
+    }
+}
+
+impl From<BeginWait> for WaitCause {
+    fn from(wait: BeginWait) -> WaitCause {
+        match wait {
+            BeginWait::Running(seq) => WaitCause::EarlierRollout(seq),
+            BeginWait::Halted(seq) => WaitCause::EarlierHalted(seq),
+            BeginWait::Channel(channel) => WaitCause::Channel(channel),
+        }
     }
 }
 

@@ -26,6 +26,35 @@ pub(crate) fn encoded(bytes: Vec<u8>, gzip: bool) -> PortReply {
     reply(StatusCode::OK, JSON, coding, packed.unwrap_or(bytes).into())
 }
 
+/// JSON that is written and packed once, for all who are answered so.
+pub(crate) struct PackedJson {
+    plain: Bytes,
+    /// Where that is shorter.
+    gzip: Option<Bytes>,
+}
+
+impl PackedJson {
+    /// Writes and packs a value.
+    pub(crate) fn of<T: Serialize>(value: &T) -> Result<PackedJson, Problem> {
+        let plain = body::encode(value)?;
+        let gzip = body::compress(&plain).map(Bytes::from);
+        Ok(PackedJson { plain: plain.into(), gzip })
+    }
+
+    /// What it takes, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.plain.len() + self.gzip.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// A response of it, packed for who takes that.
+    pub(crate) fn reply(&self, gzip: bool) -> PortReply {
+        match &self.gzip {
+            Some(packed) if gzip => reply(StatusCode::OK, JSON, Some(GZIP), packed.clone()),
+            _ => reply(StatusCode::OK, JSON, None, self.plain.clone()),
+        }
+    }
+}
+
 /// A response of bytes.
 pub(crate) fn reply(
     status: StatusCode,

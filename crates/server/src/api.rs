@@ -7,6 +7,7 @@ pub mod objects;
 pub mod operation;
 pub mod operators;
 pub mod proxies;
+pub mod rollouts;
 pub mod sealing;
 pub mod work;
 
@@ -35,6 +36,7 @@ use crate::posture::Posture;
 pub use authority::{AddTrust, AuthorityUse, TrustHolders, TrustVersionView, TrustView};
 use operation::{Empty, Limit, Operation, Page};
 pub use proxies::{ISSUE_PROXY, IssueProxy, MAX_PROXY_NAMES, ProxyCertificate};
+pub use rollouts::ChannelRolloutView;
 
 /// How the fleet does.
 pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status").in_scope();
@@ -255,6 +257,9 @@ pub struct ChannelView {
     /// for more signers: nodes that do not hold the release take it no more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signer_retired: bool,
+    /// How its newest rollout stands, where its release goes to its nodes by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<ChannelRolloutView>,
 }
 
 /// Nodes that share a cause.

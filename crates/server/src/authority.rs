@@ -13,24 +13,31 @@
 //! Invariants: a CA certifies only while the trust document names it; a file that cannot be used changes nothing while the
 //! control plane runs; what is cut off is gone on with, as `node-ca.next` is there until the rest is in its place.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use model::{Digest, Hostname, Timestamp};
+use model::Timestamp;
 use net::issue::{Ca, issued_at};
+use net::revoked::{BelievedIssuers, share};
+use net::tls::TlsError;
 use plane::NodeState;
 use plane::renewal::CertificateIssuer;
-use spool::Disk;
 use tokio::sync::watch;
 use trust::{PublicKey, Slots, TrustDocument};
 
+use crate::authority_files::AuthorityFiles;
 use crate::posture::{self, FoundError, NEXT_CA, NODE_CA, PREVIOUS_CA};
 use crate::trust_chain::ChainDocuments;
 
+/// The files of the CA that certifies nodes, proxies and the control plane.
+const NODE_AUTHORITY: AuthorityFiles = AuthorityFiles { name: NODE_CA, next: NEXT_CA, previous: PREVIOUS_CA };
+
 /// How many nodes a second are asked to renew after a CA was replaced: what two processors sign beside all else.
 const RENEWALS_A_SECOND: usize = 100;
+
+/// Within what time of its join a node renews its certificate by itself, where that is of the CA before.
+const RENEWS_AFTER_JOIN: Duration = Duration::from_secs(600);
 
 /// How long a CA that was made is found again by the next attempt to name it.
 const STAGED_FOR: Duration = Duration::from_secs(3600);
@@ -40,7 +47,7 @@ const STAGED_FOR: Duration = Duration::from_secs(3600);
 /// # Errors
 /// When the file cannot be read.
 pub fn staged_key(dir: &Path) -> Result<Option<PublicKey>, FoundError> {
-    Ok(read_bundle(&dir.join(NEXT_CA))?.map(|ca| *ca.key()))
+    Ok(NODE_AUTHORITY.next(dir)?.map(|ca| *ca.key()))
 }
 
 /// The CAs that count.
@@ -66,7 +73,7 @@ impl AuthoritySet {
         {
             return Ok(set);
         }
-        let current = Arc::new(posture::read_ca(dir, NODE_CA)?);
+        let current = Arc::new(NODE_AUTHORITY.current(dir)?);
         Ok(AuthoritySet { current, previous: None, slots: None, since: None })
     }
 
@@ -75,8 +82,8 @@ impl AuthoritySet {
             return AuthoritySet::open(dir, chain);
         };
         let (mut here, mut damaged) = (Vec::new(), None);
-        let own = posture::read_ca(dir, NODE_CA).map(Some);
-        for found in [read_bundle(&dir.join(NEXT_CA)), own, read_bundle(&dir.join(PREVIOUS_CA))] {
+        let (files, own) = (NODE_AUTHORITY, NODE_AUTHORITY.current(dir).map(Some));
+        for found in [files.next(dir), own, files.previous(dir)] {
             match found {
                 Ok(ca) => here.extend(ca.map(Arc::new)),
                 Err(error) => damaged = damaged.or(Some(error)),
@@ -134,25 +141,39 @@ impl AuthoritySet {
     ) -> bool {
         let Some(since) = self.since else { return false };
         let knows_it = authority == Some(self.current.key().id().as_str());
-        let within = Duration::from_millis((nodes / RENEWALS_A_SECOND) as u64 * 1000);
-        knows_it && !self.issued(node) && now >= since.plus(share(&node.hostname, within))
+        knows_it && !self.issued(node) && now >= since.plus(share(&node.hostname, renewed_within(nodes)))
+    }
+
+    /// Whose certificates count on connections that are open, in a fleet of so many nodes.
+    pub(crate) fn issuers(&self, nodes: usize) -> Result<BelievedIssuers, TlsError> {
+        BelievedIssuers::of(&self.bundle(), self.reject_before(), renewed_within(nodes))
+    }
+
+    /// Whose certificates count, as it is kept of nodes.
+    pub(crate) fn counting(&self) -> CountingIssuers {
+        CountingIssuers {
+            current: CertificateIssuer::of(self.current.key()),
+            previous: self.previous.as_ref().map(|ca| CertificateIssuer::of(ca.key())),
+            was_replaced: self.was_replaced(),
+            reject_before: self.reject_before(),
+        }
     }
 
     /// The current one issued a node's certificate; a node behind a proxy opens no session with one.
     pub(crate) fn issued(&self, node: &NodeState) -> bool {
-        let first = self.since.is_none().then(|| CertificateIssuer::of(self.current.key()));
-        node.certificate.is_none() || node.issuer.or(first) == Some(CertificateIssuer::of(self.current.key()))
+        self.counting().issued(node)
     }
 
-    /// A CA issued a node's certificate that counts no more, or one that counts issued it too early. One that nothing was recorded of is that which the fleet was
-    /// founded with.
+    /// A node has a certificate of a CA of before, and is not about to have another one: a host that joins while the CA changes
+    /// gets one that everybody believes, and renews it after its first check-ins.
+    pub(crate) fn keeps_certificate_of_before(&self, node: &NodeState, now: Timestamp) -> bool {
+        let joined_just_now = self.is_changing() && now < node.enrolled_at.plus(RENEWS_AFTER_JOIN);
+        !self.issued(node) && !(joined_just_now && self.since.is_some_and(|since| node.enrolled_at >= since))
+    }
+
+    /// A CA issued a node's certificate that counts no more, or one that counts issued it too early.
     pub(crate) fn issued_before(&self, node: &NodeState) -> bool {
-        let previous = self.previous.as_ref().map(|ca| CertificateIssuer::of(ca.key()));
-        let rejected = |limit: Timestamp| {
-            node.certificate.is_some_and(|certificate| issued_at(certificate).secs() < limit.secs())
-        };
-        self.reject_before().is_some_and(rejected)
-            || !self.issued(node) && (previous.is_none() || node.issuer.is_some() && node.issuer != previous)
+        self.counting().rejects(node)
     }
 
     /// They are those that a trust document names.
@@ -171,15 +192,44 @@ impl AuthoritySet {
     }
 }
 
+/// Whose certificates count, as it is kept of nodes. One that nothing was recorded of is of the CA that the fleet was
+/// founded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountingIssuers {
+    pub(crate) current: CertificateIssuer,
+    pub(crate) previous: Option<CertificateIssuer>,
+    /// The current one is not that which the fleet was founded with.
+    pub(crate) was_replaced: bool,
+    /// Certificates that were issued before count no more.
+    pub(crate) reject_before: Option<Timestamp>,
+}
+
+impl CountingIssuers {
+    fn issued(self, node: &NodeState) -> bool {
+        let first = (!self.was_replaced).then_some(self.current);
+        node.certificate.is_none() || node.issuer.or(first) == Some(self.current)
+    }
+
+    /// A node has a certificate that counts no more, though it has not ended.
+    pub(crate) fn rejects(self, node: &NodeState) -> bool {
+        // What is recorded begins when it was issued: it is not dated back, as the certificate itself is.
+        let is_early = |limit: Timestamp| {
+            node.certificate.is_some_and(|certificate| certificate.from.secs() < limit.secs())
+        };
+        let is_of_previous =
+            self.previous.is_some() && (node.issuer.is_none() || node.issuer == self.previous);
+        self.reject_before.is_some_and(is_early) || !self.issued(node) && !is_of_previous
+    }
+}
+
+/// How long the renewals of so many nodes take.
+fn renewed_within(nodes: usize) -> Duration {
+    Duration::from_secs((nodes / RENEWALS_A_SECOND) as u64)
+}
+
 /// When a CA was made; the beginning of time where its certificate does not say so.
 fn made(ca: &Ca) -> Timestamp {
     net::identity::validity(ca.cert_pem().as_bytes()).map_or(Timestamp(0), issued_at)
-}
-
-/// A host's part of a time.
-fn share(hostname: &Hostname, of: Duration) -> Duration {
-    let Digest(digest) = Digest::of(hostname.as_str().as_bytes());
-    of.mul_f64(f64::from(u16::from_be_bytes([digest[0], digest[1]])) / f64::from(u16::MAX))
 }
 
 /// When the documents began to name a key as the current CA's.
@@ -191,22 +241,6 @@ fn since(chain: &ChainDocuments, key: &PublicKey) -> Option<Timestamp> {
     let mut first = documents.next().filter(|document| names(document))?;
     first = documents.take_while(|document| names(document)).last().unwrap_or(first);
     first.created
-}
-
-/// A CA's certificate and key in one file; `None` when there is none.
-fn read_bundle(path: &Path) -> Result<Option<Ca>, FoundError> {
-    if !path.exists() {
-        return Ok(None);
-    }
-    let bundle = zeroize::Zeroizing::new(posture::read(path)?);
-    let (cert, key) = parts(&bundle);
-    Ca::load(cert, key).map(Some).map_err(posture::authority(path))
-}
-
-/// A certificate and the key behind it.
-fn parts(bundle: &str) -> (&str, &str) {
-    const END: &str = "-----END CERTIFICATE-----\n";
-    bundle.split_at(bundle.find(END).map_or(bundle.len(), |at| at + END.len()))
 }
 
 /// The CAs of a control plane that runs.
@@ -255,10 +289,9 @@ impl NodeAuthorities {
     /// Makes the CA that is to count next, or finds the one that an earlier attempt made.
     pub(crate) fn stage(&self, trust: &TrustDocument, now: Timestamp) -> Result<PublicKey, FoundError> {
         let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = self.dir.join(NEXT_CA);
         let is_new =
             |ca: &Ca| trust.certificate_authority.iter().all(|slots| slots.keys().all(|key| key != ca.key()));
-        match read_bundle(&path)? {
+        match NODE_AUTHORITY.next(&self.dir)? {
             // Written over, the key that nodes believe would be lost.
             Some(ca) if !is_new(&ca) => {
                 let (dir, believed) = (self.dir.clone(), ca.key().id());
@@ -271,8 +304,7 @@ impl NodeAuthorities {
         // Each has a name of its own: TLS libraries find a certificate's CA by that.
         let name = format!("{} {NODE_CA} {}", trust.fleet, now.secs());
         let (ca, files) = Ca::generate(&name, now).map_err(posture::authority(&self.dir))?;
-        let bundle = zeroize::Zeroizing::new([files.cert_pem.as_str(), files.key_pem.as_str()].concat());
-        spool::atomic::write_file(&Disk::new(), &path, bundle.as_bytes(), 0o600)?;
+        NODE_AUTHORITY.stage(&self.dir, &files)?;
         tracing::info!(key = ca.key().id(), "the CA that is to count next was made");
         Ok(*ca.key())
     }
@@ -280,7 +312,7 @@ impl NodeAuthorities {
     /// Whether this control plane could certify with the CA that a document names.
     pub(crate) fn holds(&self, trust: &TrustDocument) -> bool {
         let Some(slots) = &trust.certificate_authority else { return true };
-        let staged = read_bundle(&self.dir.join(NEXT_CA)).ok().flatten();
+        let staged = NODE_AUTHORITY.next(&self.dir).ok().flatten();
         let set = self.set();
         let here = staged.iter().chain(std::iter::once(&*set.current)).chain(set.previous.as_deref());
         here.map(Ca::key).any(|key| *key == slots.current)
@@ -324,23 +356,10 @@ impl NodeAuthorities {
     }
 }
 
-/// Puts a staged CA that counts now in the place of the one before, which stays beside it.
+/// Puts a staged CA that counts now in the place of the one before.
 fn put_in_place(dir: &Path, set: &AuthoritySet) -> Result<(), FoundError> {
-    let (next, disk) = (dir.join(NEXT_CA), Disk::new());
-    let Some(staged) = read_bundle(&next)?.filter(|staged| staged.key() == set.current.key()) else {
-        return Ok(());
-    };
-    let (key, pem) = (dir.join(format!("{NODE_CA}.key")), dir.join(format!("{NODE_CA}.pem")));
-    // Cut off between the two files below, they do not go together, and the one before is beside them by then.
-    if let Ok(before) = posture::read_ca(dir, NODE_CA)
-        && before.key() != staged.key()
-    {
-        let key = zeroize::Zeroizing::new(posture::read(&key)?);
-        let bundle = zeroize::Zeroizing::new([before.cert_pem(), key.as_str()].concat());
-        spool::atomic::write_file(&disk, &dir.join(PREVIOUS_CA), bundle.as_bytes(), 0o600)?;
-    }
-    let bundle = zeroize::Zeroizing::new(posture::read(&next)?);
-    spool::atomic::write_file(&disk, &key, parts(&bundle).1.as_bytes(), 0o600)?;
-    spool::atomic::write_file(&disk, &pem, staged.cert_pem().as_bytes(), 0o644)?;
-    fs::remove_file(&next).map_err(|source| FoundError::Write { path: next, source })
+    NODE_AUTHORITY.put_in_place(dir, |staged| staged.key() == set.current.key())
 }
+
+#[cfg(test)]
+mod tests;

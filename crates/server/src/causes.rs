@@ -47,7 +47,7 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis
             let next = format!("on {}: {}", node.hostname, node.agent().verb("status"));
             Some((CauseKey::CertificateRecoverable, cause, next))
         }
-        Some(CertificateProblem::NotRenewed(_)) | None => None,
+        Some(CertificateProblem::NotRenewed(_) | CertificateProblem::Rejected(_)) | None => None,
     };
     if let Some((key, cause, next)) = ended {
         causes.push(NodeCause { key, cause, code: None, since: None, next });
@@ -57,6 +57,14 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis
             (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, None));
         let since = node.open_items().conditions.freshness.and_then(|held| held.not_fresh_since);
         causes.push(NodeCause { key, cause, code: None, since, next });
+    }
+    // Whatever its last run came to: nothing is put right meanwhile.
+    let is_said = state == Overall::Paused || is_silent;
+    if let Some(pause) = node.summary.paused.as_deref().filter(|_| !is_said) {
+        let cause = paused(pause);
+        let (key, next) =
+            (CauseKey::Words(Overall::Paused, cause.clone()), next_step(node, Overall::Paused, None));
+        causes.push(NodeCause { key, cause, code: None, since: Some(pause.since), next });
     }
     if let Some(code) = &node.open_items().conditions.refused_trust {
         let (cause, next) = refused_trust(node, code);
@@ -147,6 +155,7 @@ fn why_not_green(
         Overall::Offline | Overall::Unreachable => match certificate {
             Some(CertificateProblem::Ended(_)) => CauseKey::CertificateEnded,
             Some(CertificateProblem::Recoverable(_)) => CauseKey::CertificateRecoverable,
+            Some(CertificateProblem::Rejected(_)) => CauseKey::CertificateRejected,
             _ => CauseKey::Silence(state),
         },
         _ => CauseKey::Words(state, cause.clone()),
@@ -198,9 +207,11 @@ fn state_cause(
         Overall::Converged => None,
         Overall::Revoked => node.revoked.as_deref().map(revoked),
         Overall::Offline | Overall::Unreachable => match certificate {
-            Some(CertificateProblem::Ended(cause) | CertificateProblem::Recoverable(cause)) => {
-                Some(cause.clone())
-            }
+            Some(
+                CertificateProblem::Ended(cause)
+                | CertificateProblem::Recoverable(cause)
+                | CertificateProblem::Rejected(cause),
+            ) => Some(cause.clone()),
             _ => silent(),
         },
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
@@ -326,6 +337,31 @@ mod tests {
     use trust::SigningKey;
 
     use super::*;
+
+    /// CNV-3: a host that is paused is said to be so, also where its state is a failure.
+    #[test]
+    fn a_pause_is_told_beside_a_failure() {
+        let key = SigningKey::from_seed(&[1; 32]).public();
+        let issuers = crate::authority::CountingIssuers {
+            current: plane::renewal::CertificateIssuer::of(&key),
+            previous: None,
+            was_replaced: false,
+            reject_before: None,
+        };
+        let mut node = NodeState::new(key.node_id(), "web-1".parse().unwrap(), key, Timestamp(1));
+        node.last_seen = Some(Timestamp(5));
+        let pause = Pause { reason: "a disk is changed".to_owned(), since: Timestamp(3), until: None };
+        node.summary.paused = Some(Box::new(pause));
+        let heads = Heads::default();
+        let recovery = plane::renewal::CertificateRecovery::Off;
+        let basis = StatusBasis { heads: &heads, recovery, issuers, now: Timestamp(6) };
+        let mut told = |state| {
+            let causes = causes_of(&mut node, state, basis);
+            causes.into_iter().filter(|it| it.cause.contains("a disk is changed")).count()
+        };
+        use Overall::{Degraded, Offline, Paused};
+        assert_eq!([Degraded, Paused, Offline].map(&mut told), [1, 1, 0]);
+    }
 
     /// CNV-3: each state counts from what tells of it, whatever the last run came to and when.
     #[test]

@@ -152,6 +152,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
         entry.node.judge_revocation(&loaded.lists);
         plane.index.mark_entry(&slot, &mut entry);
     }
+    plane.rollouts.membership(&id);
 }
 
 pub(crate) fn enroll_problem(error: EnrollError) -> Problem {

@@ -2,8 +2,6 @@
 //!
 //! Everything else is refused with 400. What is taken is bounded: by address, by token and in all.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +14,6 @@ use net::accept::Connection;
 use net::admission::AddressPrefix;
 use net::issue::CertificateRequest;
 use store::{FailedJoin, FailedJoinRecord, JoinFailureKind, ReportJoinError, ReportingToken};
-use sync::admission::RateLimiter;
 use trust::token;
 use wire::body::{self, JSON};
 use wire::enroll::{BootstrapFailure, BootstrapReport, MAX_REPORT, MAX_REPORT_CODE, MAX_REPORT_MESSAGE};
@@ -26,6 +23,7 @@ use crate::answer::{PortReply, reply, store_problem};
 use crate::api::lists::FailedJoinsAsked;
 use crate::intake::{read, unpacked};
 use crate::operator_port::OperatorCall;
+use crate::prefix_limits::PrefixLimits;
 use crate::state::{ControlPlane, now};
 
 /// How long a report may take to arrive.
@@ -36,35 +34,9 @@ const TOLD_AFTER_END: Duration = Duration::from_secs(24 * 3600);
 const PREFIX_PER_SEC: u32 = 1;
 /// Reports of one address prefix at once after a rest.
 const PREFIX_AT_ONCE: u32 = 20;
-/// The most address prefixes whose reports are counted; beyond them others are refused.
-const MAX_PREFIXES: usize = 4096;
-/// After so long a prefix is forgotten: by then it may send as many as one that is new.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-
-/// How many reports came from where lately.
-#[derive(Default)]
-pub(crate) struct ReportLimits(Mutex<BTreeMap<AddressPrefix, PrefixReports>>);
-
-struct PrefixReports {
-    limiter: RateLimiter,
-    last: Timestamp,
-}
-
-impl ReportLimits {
-    fn take(&self, prefix: AddressPrefix, now: Timestamp) -> Result<(), Code> {
-        let mut prefixes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if prefixes.len() >= MAX_PREFIXES && !prefixes.contains_key(&prefix) {
-            prefixes.retain(|_, reports| now.since(reports.last) < FORGOTTEN_AFTER);
-            if prefixes.len() >= MAX_PREFIXES {
-                return Err(Code::Busy);
-            }
-        }
-        let new =
-            || PrefixReports { limiter: RateLimiter::new(PREFIX_PER_SEC, PREFIX_AT_ONCE, now), last: now };
-        let reports = prefixes.entry(prefix).or_insert_with(new);
-        reports.last = now;
-        reports.limiter.take(now).map_err(|_| Code::Busy)
-    }
+/// How many reports may come from where.
+pub(crate) fn limits() -> PrefixLimits {
+    PrefixLimits::new(PREFIX_PER_SEC, PREFIX_AT_ONCE)
 }
 
 /// Takes a report in: 204, as often as it is told.

@@ -11,6 +11,7 @@ use catalog::delegation::MAX_DELEGATIONS;
 use lang::Value;
 use model::chunk::{SectionChunk, TreeChunk};
 use model::object::MAX_INLINE;
+use model::policy::Policy;
 use model::replication::{Mode, SyncPolicy};
 use model::work::Delegation;
 use model::{Descent, Digest, Kind, ObjectSet, Stub};
@@ -125,6 +126,21 @@ impl GrantIndex {
         match self.sections(root).await? {
             Some(sections) => self.params(&sections).await,
             None => Ok(None),
+        }
+    }
+
+    /// The digest of the policy of a set's channel; `None` when the set has none, or is not known here.
+    pub(crate) async fn policy_digest(&self, root: &Digest) -> Result<Option<Digest>, StoreError> {
+        let sections = self.sections(root).await?.unwrap_or_default();
+        Ok(only_object(&sections, Kind::POLICY).map(|stub| stub.digest))
+    }
+
+    /// The policy of a set's channel.
+    pub(crate) async fn channel_policy(&self, root: &Digest) -> Result<Policy, StoreError> {
+        let sections = self.sections(root).await?.unwrap_or_default();
+        match only_object(&sections, Kind::POLICY) {
+            Some(stub) => Ok(self.json::<Policy>(stub).await?.unwrap_or_default()),
+            None => Ok(Policy::default()),
         }
     }
 

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use trust::PublicKey;
 use wire::{Code, Problem};
 
+use crate::authority::CountingIssuers;
 use crate::declared::{DeclaredNode, LabelIndex, SetFacts};
 use crate::streams::StreamAdmission;
 use crate::totals::{CountedNode, FleetTotals};
@@ -53,6 +54,8 @@ pub(crate) struct CountBasis {
     pub(crate) heads: u64,
     /// Who recovers a certificate, which goes by the posture.
     pub(crate) recovery: CertificateRecovery,
+    /// Whose certificates count.
+    pub(crate) issuers: CountingIssuers,
 }
 
 #[derive(Default)]

@@ -258,7 +258,7 @@ pub(crate) async fn admission(plane: &Arc<ControlPlane>, join: &JoinClaim) -> Re
     if let Some(token) = join.token() {
         lists.judge(&join.hostname, token, plane.posture(), join.now)?;
     }
-    let declared = declared_key(plane, join).await?;
+    let declared = declared_key(plane, &join.hostname, &join.key).await?;
     let kept = plane.joins.pending().asks(&join.id, &join.hostname, join.now);
     match judge(join.ground(), declared, kept) {
         JoinVerdict::OtherKeyDeclared => {
@@ -305,16 +305,20 @@ fn is_retry(plane: &ControlPlane, join: &JoinClaim) -> bool {
 }
 
 /// What the release that the hostname is pointed to declares of its key.
-async fn declared_key(plane: &ControlPlane, join: &JoinClaim) -> Result<DeclaredKey, Problem> {
+pub(crate) async fn declared_key(
+    plane: &ControlPlane,
+    hostname: &Hostname,
+    key: &PublicKey,
+) -> Result<DeclaredKey, Problem> {
     if let Some(why) = plane.not_ready() {
         // Which keys are declared is not known (WIR-4).
         return Err(Problem::new(Code::NotReady, why));
     }
-    let Some((_, entry)) = plane.heads().pointed(&join.hostname) else { return Ok(DeclaredKey::None) };
+    let Some((_, entry)) = plane.heads().pointed(hostname) else { return Ok(DeclaredKey::None) };
     let declared = plane.grants.declared_key(&entry.root).await.map_err(store_problem)?;
     Ok(match declared {
         None => DeclaredKey::None,
-        Some(declared) if declared == join.key.fingerprint() => DeclaredKey::Same,
+        Some(declared) if declared == key.fingerprint() => DeclaredKey::Same,
         Some(_) => DeclaredKey::Other,
     })
 }
@@ -404,4 +408,24 @@ pub(crate) fn named(plane: &ControlPlane, name: &str) -> Result<PendingJoin, Pro
 /// The fingerprint of a key that asks to join; empty where the stored key cannot be read.
 pub(crate) fn fingerprint(join: &PendingJoin) -> String {
     join.public_key.parse::<PublicKey>().map(|key| key.fingerprint()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// WIR-1: a thousand agents of one version are one line of the log, and so many versions are noted and no more.
+    #[test]
+    fn a_newer_version_is_noted_once() {
+        let joins = JoinRequests::default();
+        let version = |number: usize| ReleaseVersion(9, u32::try_from(number).unwrap(), 0);
+        assert!(joins.note_newer(version(0)));
+        assert!(!joins.note_newer(version(0)));
+        for number in 1..MAX_NOTED_VERSIONS {
+            assert!(joins.note_newer(version(number)), "{number}");
+        }
+        assert!(!joins.note_newer(version(MAX_NOTED_VERSIONS)), "somebody makes versions up");
+    }
 }

@@ -10,13 +10,14 @@
 //! each node ([`declared`]); so who asks how the fleet does looks at no node that is not shown.
 //!
 //! Tasks: one accept loop a port, one per connection; [`upkeep`] flushes contacts, renews
-//! what is renewed by itself, refreshes the totals and prunes; one actor for each open task of operators, and one
-//! for all workflows. Shared state is [`state::ControlPlane`]; heads
+//! what is renewed by itself, refreshes the totals and prunes; one actor for each open task of operators, one for all
+//! workflows, and one for all [`rollouts`]. Shared state is [`state::ControlPlane`]; heads
 //! travel in a watch channel, so that a publish wakes those who wait.
 
 mod answer;
 pub mod api;
 pub mod authority;
+mod authority_files;
 mod cache;
 mod causes;
 mod declared;
@@ -37,10 +38,13 @@ mod objects;
 mod open_files;
 mod operator_port;
 mod operators;
+mod own_certificate;
 pub mod posture;
+mod prefix_limits;
 mod refresh;
 mod releases;
 mod renew;
+mod rollouts;
 mod run;
 mod sets;
 mod settings;
@@ -49,6 +53,7 @@ mod status_basis;
 mod streams;
 mod totals;
 pub mod trust_chain;
+mod trust_links;
 mod upkeep;
 mod work;
 
@@ -56,6 +61,7 @@ pub use authority::AuthoritySet;
 pub use fleet_name::FleetName;
 pub use log::LogControl;
 pub use operator_port::{RouteAccess, route_access};
+pub use operators::authority::OperatorAuthoritySet;
 pub use plane::renewal::CertificateRecovery;
 pub use posture::{Credentials, EnrollInfo, Founded, OperatorProof, Posture};
 pub use run::{Config, RunningServer, ServerStartError, start};

@@ -22,7 +22,7 @@ use plane::lists::{
 use store::audit::AuditSubject;
 use store::{ListVersions, PutListError, StoredList};
 use trust::lists::{self, HeldList, ListSuccession};
-use trust::signed::{self, VerifyError};
+use trust::signed;
 use trust::{ChainHead, ListName, ListRefusal, RevocationSet, SignedList, TokenAllowlist};
 use wire::{Code, Problem};
 
@@ -149,37 +149,18 @@ async fn read(plane: &ControlPlane) -> Result<LoadedLists, Problem> {
     let mut lists = FleetLists::default();
     for StoredList { name, document, .. } in stored {
         match name {
-            ListName::Allowlist => lists.allowlist = allowlist(document, &newest_first)?,
-            ListName::Revocations => lists.revocations = Some(revocations(document, &newest_first)?),
+            ListName::Allowlist => {
+                let kept = AllowlistState::kept(document, newest_first.iter().copied());
+                lists.allowlist = kept.map_err(|refusal| refused(name, refusal))?;
+            }
+            ListName::Revocations => {
+                let kept = KeptList::<RevocationSet>::kept(document, newest_first.iter().copied());
+                lists.revocations = Some(kept.map_err(|refusal| refused(name, refusal))?);
+            }
         }
     }
     let known_from = incarnation.map_or(Timestamp(i64::MIN), |incarnation| incarnation.began);
     Ok(LoadedLists { lists, known_from })
-}
-
-fn allowlist(document: Signed, newest_first: &[&ChainHead]) -> Result<AllowlistState, Problem> {
-    match lists::open_kept::<TokenAllowlist>(&document, newest_first.iter().copied()) {
-        Ok(list) => Ok(AllowlistState::Published(KeptList { list, document: Arc::new(document) })),
-        // It may be a thief's: nobody joins by it, nor without one.
-        Err(ListRefusal::Signature(VerifyError::RejectedBefore(_))) => Ok(AllowlistState::Rejected),
-        Err(refusal) => Err(refused(ListName::Allowlist, refusal)),
-    }
-}
-
-fn revocations(document: Signed, newest_first: &[&ChainHead]) -> Result<KeptList<RevocationSet>, Problem> {
-    let opened = match lists::open_kept::<RevocationSet>(&document, newest_first.iter().copied()) {
-        // A thief's can shut out, and let nobody in: it counts until another is published.
-        Err(ListRefusal::Signature(VerifyError::RejectedBefore(_))) => newest_first
-            .iter()
-            .find_map(|version| {
-                let slots = trust::Slots { reject_before: None, ..version.document.release.clone() };
-                signed::verify::<RevocationSet>(&document, &slots).ok()
-            })
-            .ok_or(ListRefusal::Signature(VerifyError::Untrusted)),
-        opened => opened,
-    };
-    let list = opened.map_err(|refusal| refused(ListName::Revocations, refusal))?;
-    Ok(KeptList { list, document: Arc::new(document) })
 }
 
 fn refused(name: ListName, refusal: ListRefusal) -> Problem {

@@ -6,6 +6,7 @@
 mod blob;
 mod caller;
 mod checkin;
+mod rollout;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,7 @@ pub(crate) struct Matched {
     route: &'static Route,
     /// The node that the path names.
     node: Option<String>,
-    /// The digest that the path names.
+    /// The digest, or the rollout, that the path names.
     digest: Option<String>,
 }
 
@@ -128,7 +129,7 @@ async fn answer(
             match matched.route.path {
                 route::TRUST_LINKS => {
                     let digest = matched.digest.as_deref().unwrap_or_default();
-                    json(&crate::operator_port::trust::links(plane, digest)?, accepts_gzip(&parts))
+                    crate::operator_port::trust::links(plane, &connection, digest, accepts_gzip(&parts))
                 }
                 route::BOOTSTRAP_REPORT => failed_joins::report(plane, &connection, &parts, body).await,
                 _ => crate::enroll::enroll(plane, &connection, &parts, body).await,
@@ -241,6 +242,15 @@ async fn exchange(
         route::REPORT => json(&checkin::report(plane, caller, body::decode(&body)?).await?, gzip),
         route::STATE => json(&checkin::state(plane, caller).await?, gzip),
         route::BLOB => blob::blob(plane, caller, matched, &parts).await,
+        route::DISPATCH => {
+            let answer = rollout::dispatch(plane, caller, wait(&parts)?).await?;
+            rollout::or_no_content(answer, gzip)
+        }
+        route::HEARTBEAT => json(&rollout::heartbeat(plane, caller, body::decode(&body)?).await?, gzip),
+        route::ROLLOUT => {
+            rollout::manifest(plane, caller, matched.digest.as_deref().unwrap_or_default(), &parts).await
+        }
+        route::EVENTS if rollout::is_event(&body) => rollout::event(plane, caller, &body).await,
         route::EVENTS => {
             checkin::ready(plane)?;
             streams::events(plane, caller.clone(), connection, &body, gzip).await

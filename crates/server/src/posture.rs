@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use model::id::ParseIdError;
 use model::{Digest, FleetId, Incarnation, Timestamp};
-use net::ServerUrl;
+use net::identity::PeerRole;
 use net::issue::{Ca, Certified, IssueError};
+use net::{BelievedAuthority, ServerUrl};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spool::{Disk, SpoolError};
@@ -21,6 +22,8 @@ use trust::{SigningKey, Slots, TrustDocument};
 
 use crate::authority::AuthoritySet;
 use crate::fleet_name::FleetName;
+use crate::operators::FOUNDER;
+use crate::operators::authority::OperatorAuthoritySet;
 use crate::trust_chain::ChainDocuments;
 
 /// Where the keys that sign intent lie.
@@ -211,8 +214,8 @@ pub struct Founded {
     pub chain: ChainDocuments,
     /// Issue nodes', proxies' and the control plane's certificates.
     pub node_ca: AuthoritySet,
-    /// Issues operators' certificates.
-    pub operator_ca: Ca,
+    /// Issue operators' certificates.
+    pub operator_ca: OperatorAuthoritySet,
     /// The release key, in lab posture.
     pub release_key: Option<SigningKey>,
     /// Lab or sealed.
@@ -245,7 +248,7 @@ pub enum FilePresence {
 
 /// Every file that founding a fleet makes beside the database. What a publisher remembers of its last release
 /// is not among them: it would go back with the rest.
-pub const FLEET_FILES: [FleetFile; 15] = {
+pub const FLEET_FILES: [FleetFile; 17] = {
     use FilePresence::{Always, MayLieElsewhere, Rotated};
     const fn file(name: &'static str, mode: u32, presence: FilePresence) -> FleetFile {
         FleetFile { name, mode, presence }
@@ -257,6 +260,8 @@ pub const FLEET_FILES: [FleetFile; 15] = {
         file(PREVIOUS_CA, 0o600, Rotated),
         file("operator-ca.key", 0o600, Always),
         file("operator-ca.pem", 0o644, Always),
+        file(NEXT_OPERATOR_CA, 0o600, Rotated),
+        file(PREVIOUS_OPERATOR_CA, 0o600, Rotated),
         file(ROOT_KEY, 0o600, MayLieElsewhere),
         file(RELEASE_KEY, 0o600, MayLieElsewhere),
         file(BEACON_KEY, 0o600, MayLieElsewhere),
@@ -292,7 +297,11 @@ pub(crate) const NODE_CA: &str = "node-ca";
 pub const NEXT_CA: &str = "node-ca.next";
 /// The same of the CA before, which goes on certifying while it counts.
 pub const PREVIOUS_CA: &str = "node-ca.previous";
-const OPERATOR_CA: &str = "operator-ca";
+pub(crate) const OPERATOR_CA: &str = "operator-ca";
+/// The certificate and the key of the CA of operators that is being put in place.
+pub const NEXT_OPERATOR_CA: &str = "operator-ca.next";
+/// The same of the one before. Its certificates count while it lies here.
+pub const PREVIOUS_OPERATOR_CA: &str = "operator-ca.previous";
 /// The operator's credentials.
 pub const OPERATOR: &str = "operator.json";
 /// What minting a token needs besides the root key.
@@ -334,7 +343,7 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
         trust,
         chain,
         node_ca,
-        operator_ca: read_ca(dir, OPERATOR_CA)?,
+        operator_ca: OperatorAuthoritySet::open(dir)?,
         release_key,
         posture: Posture::of(dir),
         new,
@@ -388,12 +397,12 @@ pub fn write_client_files(
     let credentials = if path.exists() {
         Credentials { url: operator_url.clone(), ca_pem, trust, ..read_json(&path)? }
     } else {
-        let issued = founded.operator_ca.issue_operator("operator", random()?, now);
-        let Certified { cert_pem, key_pem } = issued.map_err(authority(dir))?;
-        let (url, key_pem) = (operator_url.clone(), key_pem.to_string());
+        let (cert_pem, key_pem) = founder_certificate(dir, founded.operator_ca.current(), now)?;
+        let url = operator_url.clone();
         Credentials { url, ca_pem, cert_pem, key_pem, token: None, trust, file: None }
     };
     write_json(&path, &credentials, 0o600)?;
+    recertify_founder(dir, founded.operator_ca.current(), now)?;
     let info = EnrollInfo {
         fleet: founded.trust.fleet.clone(),
         servers: node_urls.to_vec(),
@@ -401,6 +410,41 @@ pub fn write_client_files(
         trust: founded.chain.newest().digest,
     };
     write_json(&dir.join(ENROLL), &info, 0o644)
+}
+
+/// A certificate of the first admin, and its key; both PEM.
+fn founder_certificate(dir: &Path, ca: &Ca, now: Timestamp) -> Result<(String, String), FoundError> {
+    let issued = ca.issue_operator(FOUNDER, random()?, now);
+    let Certified { cert_pem, key_pem } = issued.map_err(authority(dir))?;
+    Ok((cert_pem, key_pem.to_string()))
+}
+
+/// The credentials in a directory are the first admin's, by a certificate.
+pub(crate) fn holds_founder(dir: &Path) -> bool {
+    let path = dir.join(OPERATOR);
+    path.exists() && read_json::<Credentials>(&path).is_ok_and(|credentials| is_founders(&credentials))
+}
+
+fn is_founders(credentials: &Credentials) -> bool {
+    let certificates = net::tls::certificates(&credentials.cert_pem).unwrap_or_default();
+    let peer = certificates.first().and_then(|der| net::identity::read(der).ok());
+    let role = peer.map(|peer| peer.role);
+    credentials.token.is_none() && matches!(role, Some(PeerRole::Operator(name)) if name == FOUNDER)
+}
+
+/// Gives the first admin's credentials a certificate of this CA, where they lie in the directory with one of another.
+pub(crate) fn recertify_founder(dir: &Path, ca: &Ca, now: Timestamp) -> Result<(), FoundError> {
+    let path = dir.join(OPERATOR);
+    if !holds_founder(dir) {
+        return Ok(());
+    }
+    let credentials: Credentials = read_json(&path)?;
+    let own = BelievedAuthority::Certificates(ca.cert_pem().to_owned());
+    if own.certifies(&credentials.cert_pem).unwrap_or(false) {
+        return Ok(());
+    }
+    let (cert_pem, key_pem) = founder_certificate(dir, ca, now)?;
+    write_json(&path, &Credentials { cert_pem, key_pem, ..credentials }, 0o600)
 }
 
 /// Writes an operator's credentials, for their owner alone to read.

@@ -46,7 +46,8 @@ pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
 
 /// By what nodes count now.
 fn basis(plane: &ControlPlane, heads: &Heads) -> CountBasis {
-    CountBasis { heads: heads.version, recovery: plane.certificate_recovery() }
+    let issuers = plane.authorities.set().counting();
+    CountBasis { heads: heads.version, recovery: plane.certificate_recovery(), issuers }
 }
 
 /// As [`refresh`], with what releases declare of nodes: by that selectors find them, and the states of their
@@ -80,9 +81,12 @@ fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
     let (id, reach) = (slot.id(), crate::work::reach(plane, &slot.id()));
     let around = ConditionContext { mode, reach, instance: plane.boot(), started: plane.started };
     let sync = plane.hub.sync_index().read(&id, |summary| summary.condition(around).cause.state());
+    let mut contact = None;
     plane.index.count(slot, |node, totals| {
         let basis = plane.status_basis(heads);
-        let state = node.status(heads, basis.now).overall();
+        let status = node.status(heads, basis.now);
+        contact = node.contact_untold(status.contact);
+        let state = status.overall();
         let mut causes: Vec<_> = Vec::new();
         for cause in causes_of(node, state, basis) {
             let key = totals.interned(cause.key);
@@ -99,6 +103,9 @@ fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
             until: until.into_iter().flatten().min(),
         }
     });
+    if let Some(contact) = contact {
+        plane.rollouts.contact(&id, contact);
+    }
 }
 
 /// Keeps what is declared of a node as the release that it is pointed to has it.

@@ -1,6 +1,6 @@
 //! Releases: verified at the door, indexed, pointed to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use model::exchange::Signed;
@@ -9,6 +9,7 @@ use model::{Channel, Digest, ReleaseVersion, Selection, Timestamp};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads, NodeHeader};
+use rollout::RolloutKey;
 use store::audit::AuditSubject;
 use store::{Release, ReleaseCommitError, Store};
 use trust::beacon::{self, BeaconSubject};
@@ -37,7 +38,13 @@ type ReadSelections = BTreeMap<Digest, (Arc<Selection>, Arc<Patterns>)>;
 async fn load_with(plane: &ControlPlane, read: ReadSelections) -> Result<(), Problem> {
     // Else a slower one would point the fleet back.
     let _one = plane.loading.lock().await;
-    let loaded = read_heads(plane, read).await;
+    let loaded = async {
+        let heads = read_heads(plane, read).await?;
+        // Before the fleet is pointed to them: a member of a rollout is pointed by that at every moment.
+        let needed = plane.rollouts.follow(plane, &heads).await?;
+        with_earlier(plane, heads, needed).await
+    };
+    let loaded = loaded.await;
     let mut not_ready = plane.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
     match loaded {
         Ok(heads) => {
@@ -50,6 +57,53 @@ async fn load_with(plane: &ControlPlane, read: ReadSelections) -> Result<(), Pro
             Err(problem)
         }
     }
+}
+
+/// The heads with the earlier releases that members of rollouts are pointed to.
+async fn with_earlier(
+    plane: &ControlPlane,
+    mut heads: Heads,
+    needed: BTreeSet<RolloutKey>,
+) -> Result<Heads, Problem> {
+    let known = plane.heads();
+    for key in needed {
+        if heads.release(&key).is_some() {
+            continue;
+        }
+        let earlier = match known.release(&key) {
+            Some(known) => Some(known.clone()),
+            None => earlier_head(plane, &key).await?,
+        };
+        heads.earlier.extend(earlier.map(|earlier| (key, earlier)));
+    }
+    Ok(heads)
+}
+
+/// A release that a channel pointed to; `None` where it is not stored. Its freshness is that of its header.
+async fn earlier_head(plane: &ControlPlane, key: &RolloutKey) -> Result<Option<Arc<Head>>, Problem> {
+    let release = plane.store.release(key.seq).await.map_err(store_problem)?;
+    let Some(signed) = release.as_ref().and_then(|release| release.headers.get(&key.channel)) else {
+        return Ok(None);
+    };
+    let header = committed(plane, signed)?;
+    let (selection, patterns) = selection(plane, &header.selection).await?;
+    let summary = release.as_ref().map(summary_of).unwrap_or_default();
+    Ok(Some(Arc::new(Head {
+        digest: signed::digest(signed),
+        signed_at: header.created,
+        signed: Arc::new(signed.clone()),
+        beacon: None,
+        contact_secs: summary.contact_secs.get(&key.channel).copied().unwrap_or(DEFAULT_CONTACT_SECS),
+        minimum_agent: summary.minimum_agent.as_deref().and_then(ReleaseVersion::parse),
+        runs: summary.runs.get(&key.channel).copied(),
+        selection,
+        patterns,
+        header,
+    })))
+}
+
+fn summary_of(release: &Release) -> ReleaseSummary {
+    serde_json::from_value(release.summary.clone()).unwrap_or_default()
 }
 
 async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Result<Heads, Problem> {
@@ -70,9 +124,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
         };
         selections.insert(header.selection, (selection.clone(), patterns.clone()));
         let release = plane.store.release(head.seq).await.map_err(store_problem)?;
-        let summary = release
-            .and_then(|release| serde_json::from_value::<ReleaseSummary>(release.summary).ok())
-            .unwrap_or_default();
+        let summary = release.as_ref().map(summary_of).unwrap_or_default();
         let contact_secs = summary.contact_secs.get(&head.channel).copied().unwrap_or(DEFAULT_CONTACT_SECS);
         let runs = summary.runs.get(&head.channel).copied();
         let head = Head {
@@ -90,7 +142,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
         channels.insert(head.header.channel.clone(), Arc::new(head));
     }
     let node_header = node_header(plane).await?;
-    Ok(Heads { version: known.version + 1, channels, node_header })
+    Ok(Heads { version: known.version + 1, channels, earlier: BTreeMap::new(), node_header })
 }
 
 /// A beacon that is stored. The key that signed it may be retired by now: the release is as fresh as its header then.
@@ -151,7 +203,7 @@ fn verified(plane: &ControlPlane, header: &Signed) -> Result<Header, Problem> {
 
 /// A header that was verified when it was committed: by keys that may have been retired since, or by fewer than its
 /// channel asks for since.
-fn committed(plane: &ControlPlane, header: &Signed) -> Result<Header, Problem> {
+pub(crate) fn committed(plane: &ControlPlane, header: &Signed) -> Result<Header, Problem> {
     let documents = plane.trust.documents();
     if let Err(error) = documents.newest().document.header(header) {
         tracing::warn!(%error, "what the fleet is pointed to is not signed as it must be by now; publish anew");
@@ -209,6 +261,9 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
         if header.channel != *channel || header.fleet != plane.trust.fleet {
             return Err(refused("a header is of another channel or fleet"));
         }
+        header
+            .check_rollout()
+            .map_err(|error| refused(&format!("the rollout of channel {channel}: {error}")))?;
         if let Some(missing) = feature::missing(&header.requires, FEATURES) {
             let detail =
                 format!("release {} requires {missing}, which this control plane does not have", header.seq);

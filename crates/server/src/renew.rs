@@ -154,7 +154,10 @@ async fn certify(
         Ok::<_, Problem>(())
     })
     .await?;
-    Ok(RenewAnswer { cert_pem })
+    let authorities = plane.authorities.set();
+    // Of the CA that it joined with every node knows already.
+    let ca_pem = authorities.was_replaced().then(|| authorities.bundle_from_current());
+    Ok(RenewAnswer { cert_pem, ca_pem })
 }
 
 /// What the release that a hostname is pointed to declares of it, for its certificate (IDN-2). Nothing where that cannot

@@ -13,7 +13,6 @@ use net::accept::{self, AcceptLimits, stopped};
 use net::admission::AddressPrefix;
 use net::prefix_journal::PrefixJournal;
 use net::proxy_protocol::Balancers;
-use net::revoked::RevokedCertificates;
 use net::tls::{self, BelievedClients, ClientAuth, TlsError};
 use rustls::ServerConfig;
 use store::{FleetMeta, Store, StoreError};
@@ -21,17 +20,20 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::authority::AuthoritySet;
 use crate::fleet_name::FleetName;
 use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::node_port::PortListener;
+use crate::operators::authority::OperatorAuthoritySet;
+use crate::own_certificate::OwnCertificate;
 use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
 use crate::refresh::refresh;
 use crate::settings::CertificateSettings;
 use crate::state::{ControlPlane, PlaneSettings, now};
 use crate::streams::StreamConfig;
 use crate::work::{self, Orchestrator};
-use crate::{node_port, open_files, operator_port, releases, streams, upkeep};
+use crate::{node_port, open_files, operator_port, releases, rollouts, streams, upkeep};
 
 /// Connections of operators at once.
 const OPERATOR_CONNECTIONS: usize = 256;
@@ -44,9 +46,6 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Nodes read at once at the start.
 const NODES_READ: usize = 500;
-
-/// How often it is looked whether the control plane's own certificate is due to be made anew, at the most.
-const REISSUE_LOOK: Duration = Duration::from_secs(60);
 
 /// How a control plane is started.
 #[derive(Clone, Debug)]
@@ -170,23 +169,24 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     // First: a start that cannot listen founds no fleet.
     let listeners = Listeners::bind(&config)?;
     let founded = posture::open(&config.dir, config.fleet.as_ref(), now())?;
+    OperatorAuthoritySet::settle(&config.dir)?;
     let (store, closed) = open_store(&config, &founded).await?;
     let ServerUrls { nodes: node_urls, operator: operator_url, proxy: proxy_url } =
         listeners.urls(&config)?;
     posture::write_client_files(&config.dir, &founded, &operator_url, &node_urls, now())?;
     let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
-    let operator_ca = founded.operator_ca.cert_pem().to_owned();
     let journal = known_prefixes(&store).await?;
     let (dir, accepting) = (config.dir.clone(), config.clone());
     let plane = plane(store, &dir, founded, settings(config)).await?;
-    let limits = PortLimits::of(&accepting, &listeners, &journal, &plane.lists.revoked);
-    let certified = CertifiedPorts::new(&plane, operator_ca)?;
+    let limits = PortLimits::of(&accepting, &listeners, &journal, &plane);
+    let certified = CertifiedPorts::new(&plane)?;
     let metrics_address = listeners.metrics_address();
     let stop = watch::Sender::new(false);
     let mut tasks = serve(listeners, &plane, limits, &certified, &stop);
     tasks.extend([
         tokio::spawn(upkeep::run(plane.clone(), journal, stop.subscribe())),
         tokio::spawn(Orchestrator::run(plane.clone(), stop.subscribe())),
+        tokio::spawn(rollouts::run(plane.clone(), stop.subscribe())),
         tokio::spawn(streams::announce(plane.clone(), stop.subscribe())),
         tokio::spawn(certified.reissue(plane, stop.subscribe())),
     ]);
@@ -263,8 +263,9 @@ impl PortLimits {
         config: &Config,
         listeners: &Listeners,
         journal: &PrefixJournal,
-        revoked: &RevokedCertificates,
+        plane: &ControlPlane,
     ) -> PortLimits {
+        let revoked = &plane.lists.revoked;
         let connections = connections(config.connections, 1 + listeners.proxies.iter().len());
         PortLimits {
             nodes: AcceptLimits {
@@ -279,9 +280,10 @@ impl PortLimits {
                 unread: OPERATOR_UNREAD,
                 // Who comes with a token shows it in each request.
                 anonymous_age: AcceptLimits::default().age,
+                revoked: plane.operators.authority.revoked.clone(),
                 ..AcceptLimits::default()
             },
-            proxies: AcceptLimits::of_proxies(connections),
+            proxies: AcceptLimits { revoked: revoked.clone(), ..AcceptLimits::of_proxies(connections) },
         }
     }
 }
@@ -473,11 +475,11 @@ fn own_validity(plane: &ControlPlane) -> CertificateValidity {
 /// proxies, for operators.
 fn server_tls(
     plane: &ControlPlane,
-    operator_ca: &str,
+    authorities: &AuthoritySet,
+    operators: &OperatorAuthoritySet,
     validity: CertificateValidity,
 ) -> Result<[Tls; 3], ServerStartError> {
     let serial = posture::random()?;
-    let authorities = plane.authorities.set();
     let issued = authorities.presenting().issue_server(&plane.names, serial, validity);
     let own =
         issued.map_err(|source| ServerStartError::Certificate { names: plane.names.clone(), source })?;
@@ -492,53 +494,63 @@ fn server_tls(
     let nodes = tls::with_http1(config(&node_cas, ClientAuth::Optional, from)?.as_ref());
     let proxies = tls::with_http1(config(&node_cas, ClientAuth::Required, from)?.as_ref());
     // Whoever has no certificate needs a token; without either nothing is answered.
-    Ok([nodes, proxies, config(operator_ca, ClientAuth::Optional, None)?])
+    Ok([nodes, proxies, config(&operators.bundle(), ClientAuth::Optional, None)?])
 }
 
-/// The control plane's own certificate, as the ports show it.
+/// The control plane's own certificate, as the ports show it, and whom they let in.
 struct CertifiedPorts {
-    operator_ca: String,
-    own: CertificateValidity,
+    own: OwnCertificate,
     /// For nodes, for proxies, for operators.
     tls: [watch::Sender<Tls>; 3],
 }
 
 impl CertifiedPorts {
-    fn new(plane: &ControlPlane, operator_ca: String) -> Result<CertifiedPorts, ServerStartError> {
+    fn new(plane: &ControlPlane) -> Result<CertifiedPorts, ServerStartError> {
         let own = own_validity(plane);
-        let tls = server_tls(plane, &operator_ca, own)?.map(watch::Sender::new);
-        Ok(CertifiedPorts { operator_ca, own, tls })
+        let (authorities, operators) = (plane.authorities.set(), plane.operators.authority.set());
+        let tls = server_tls(plane, &authorities, &operators, own)?.map(watch::Sender::new);
+        Ok(CertifiedPorts { own: OwnCertificate::made(own), tls })
     }
 
-    /// Makes the certificate anew at half of its validity while the control plane runs, and when another CA certifies; new connections get it, and
-    /// those that are open go on. By the clock, which goes on while the machine sleeps; one that was set back is made
-    /// anew too.
+    /// Makes the certificate anew when it is due while the control plane runs; new connections get it, and those that are
+    /// open go on, but for those with certificates that count no more.
     async fn reissue(mut self, plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
         let mut authorities = plane.authorities.changes();
-        // Until a certificate of the other CA was made.
-        let mut changed = false;
+        let mut operators = plane.operators.authority.changes();
         loop {
             tokio::select! {
-                () = tokio::time::sleep(REISSUE_LOOK.min(self.own.span() / 16)) => {}
-                Ok(()) = authorities.changed() => changed = true,
+                () = tokio::time::sleep(self.own.look_within()) => {}
+                Ok(()) = authorities.changed() => self.own.authorities_changed(),
+                Ok(()) = operators.changed() => self.own.authorities_changed(),
                 () = stopped(&mut shutdown) => return,
             }
-            if !changed && (self.own.from..self.own.half()).contains(&now()) {
+            if !self.own.is_due(now()) {
                 continue;
             }
             let next = own_validity(&plane);
-            match server_tls(&plane, &self.operator_ca, next) {
-                Ok(renewed) => {
-                    (self.own, changed) = (next, false);
-                    self.tls.iter().zip(renewed).for_each(|(tls, renewed)| {
-                        tls.send_replace(renewed);
-                    });
-                    tracing::info!(until = %self.own.until, "the control plane's certificate was made anew");
+            match self.renew(&plane, next) {
+                Ok(()) => {
+                    self.own = OwnCertificate::made(next);
+                    tracing::info!(until = %next.until, "the control plane's certificate was made anew");
                 }
                 Err(error) => {
                     tracing::error!(error = %crate::answer::chain(&error), "the certificate could not be renewed");
                 }
             }
         }
+    }
+
+    /// New connections first: who is cut dials anew.
+    fn renew(&self, plane: &ControlPlane, validity: CertificateValidity) -> Result<(), ServerStartError> {
+        let (authorities, operators) = (plane.authorities.set(), plane.operators.authority.set());
+        let renewed = server_tls(plane, &authorities, &operators, validity)?;
+        let nodes = authorities.issuers(plane.index.len()).map_err(ServerStartError::Tls)?;
+        let of_operators = operators.issuers().map_err(ServerStartError::Tls)?;
+        self.tls.iter().zip(renewed).for_each(|(tls, renewed)| {
+            tls.send_replace(renewed);
+        });
+        plane.lists.revoked.believe(nodes);
+        plane.operators.authority.revoked.believe(of_operators);
+        Ok(())
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use wire::{Code, Problem};
 
 use crate::authority::NodeAuthorities;
-use crate::failed_joins::ReportLimits;
+use crate::failed_joins;
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
 use crate::index::FleetIndex;
@@ -24,12 +24,16 @@ use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::operators::audit::Refusals;
+use crate::operators::authority::OperatorAuthority;
 use crate::posture::{self, Founded, Posture};
+use crate::prefix_limits::PrefixLimits;
 use crate::renew::NodeCertificates;
+use crate::rollouts::RolloutOwner;
 use crate::sets::ReleaseSets;
 use crate::settings::CertificateSettings;
 use crate::streams::{FleetAdmission, StreamConfig};
 use crate::trust_chain::TrustChain;
+use crate::trust_links::OpenLinks;
 use crate::work::Orchestrator;
 
 /// Enrollments at once; more are refused as busy.
@@ -47,6 +51,8 @@ pub(crate) struct ControlPlane {
     pub(crate) hub: Arc<Hub>,
     /// Tasks and workflows.
     pub(crate) work: Orchestrator,
+    /// Releases on their way.
+    pub(crate) rollouts: RolloutOwner,
     pub(crate) metrics: Metrics,
     /// Changes the level of logs, where that can be done.
     pub(crate) log: Option<LogControl>,
@@ -58,7 +64,9 @@ pub(crate) struct ControlPlane {
     /// Which tokens may be used, and whose certificates count no more.
     pub(crate) lists: SignedLists,
     /// How many failed joins are told from where.
-    pub(crate) reports: ReportLimits,
+    pub(crate) reports: PrefixLimits,
+    /// The trust documents for those whom nobody knows.
+    pub(crate) open_links: OpenLinks,
     /// Who may ask at the operator port.
     pub(crate) operators: Operators,
     /// How many refusals are in the audit log lately.
@@ -117,6 +125,7 @@ impl ControlPlane {
             grants: GrantIndex::new(store.clone()),
             hub: Arc::new(Hub::new(store.clone(), index.clone())),
             work: Orchestrator::new(),
+            rollouts: RolloutOwner::new(),
             metrics: Metrics::new(),
             log,
             store,
@@ -125,8 +134,9 @@ impl ControlPlane {
             trust: TrustChain::new(dir, founded.chain),
             certificates: NodeCertificates::new(authorities.clone(), certificates),
             lists: SignedLists::default(),
-            reports: ReportLimits::default(),
-            operators: Operators::new(founded.operator_ca),
+            reports: failed_joins::limits(),
+            open_links: OpenLinks::default(),
+            operators: Operators::new(OperatorAuthority::new(dir, founded.operator_ca)),
             refusals: Refusals::default(),
             authorities,
             names,
@@ -194,6 +204,7 @@ impl ControlPlane {
         self.index.remove(node);
         self.hub.remove(node);
         self.work.removed(node);
+        self.rollouts.membership(node);
     }
 
     /// Why the signed artifacts are not loaded, while they are not (WIR-4).

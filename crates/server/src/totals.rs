@@ -31,6 +31,8 @@ pub(crate) enum CauseKey {
     CertificateEnded,
     /// Certificates that have ended, of nodes that get another one by themselves once they run.
     CertificateRecoverable,
+    /// Silence of those whose certificates are of a CA that counts no more.
+    CertificateRejected,
     /// A release that is not adopted, by what fails: paths and digests differ by the node.
     Unadopted(UnadoptedCause),
     /// Two hosts hold the node's key.

@@ -96,7 +96,7 @@ impl ChainDocuments {
             .map_err(|error| FoundError::Malformed { path, what: error.to_string() })
     }
 
-    fn of(first: TrustDocument, links: TrustLinks) -> Result<ChainDocuments, ChainError> {
+    pub(crate) fn of(first: TrustDocument, links: TrustLinks) -> Result<ChainDocuments, ChainError> {
         let mut newest = ChainHead::of(first);
         let mut versions = vec![ChainVersion { head: newest.clone(), origin: VersionOrigin::Founded }];
         for link in &links.links {

@@ -18,6 +18,7 @@ use server::api::lists::*;
 use server::api::objects::*;
 use server::api::operation::Operation;
 use server::api::operators::*;
+use server::api::rollouts::*;
 use server::api::sealing::*;
 use server::api::work::*;
 use server::api::*;
@@ -44,7 +45,9 @@ fn document() -> Value {
         OBJECTS OBJECT APPLY DELETE_OBJECTS SYNC RESYNC
         SELECT TASKS TASK TASK_NODES OUTPUT BEGIN_TASK CANCEL_TASK
         WORKFLOWS WORKFLOW BEGIN_WORKFLOW CONTROL_WORKFLOW
-        WHOAMI OPERATORS ADD_OPERATOR REVOKE_OPERATOR AUDIT
+        ROLLOUTS ROLLOUT ROLLOUT_NODES EXPLAIN_ROLLOUT CONTROL_ROLLOUT
+        WHOAMI OPERATORS ADD_OPERATOR REVOKE_OPERATOR
+        OPERATOR_AUTHORITIES ROTATE_OPERATOR_AUTHORITY RETIRE_OPERATOR_AUTHORITY RENEW_OPERATOR AUDIT
     );
     let mut paths = contents();
     for (path, method, operation) in operations {

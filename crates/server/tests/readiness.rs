@@ -46,7 +46,10 @@ async fn a_head_that_is_not_believed_any_more_makes_check_ins_wait() {
     }
     let status = fleet.operator().await.status().await;
     assert!(status.not_ready.unwrap().contains("no trusted key signed it"), "operators are told why");
-    // What does not depend on them goes on: facts are taken, and nodes enroll.
+    // Which keys nodes.yaml declares is not known: nobody is let in with another one meanwhile (CFG-8).
+    refuses(fleet.enroll(&fleet.token("web-2"), "web-2", &new_key()).await, Code::NotReady);
+    refuses(fleet.ask("web-3", &new_key()).await, Code::NotReady);
+    // What does not depend on them goes on: facts are taken.
     let fact = Fact { seq: 1, at: now(), body: FactBody::Repaired { message: "x".to_owned() } };
     let report = model::exchange::Report { incarnation: "i1".parse().unwrap(), facts: vec![fact] };
     let response = node.send(node.signed(Method::POST, route::REPORT, body::encode(&report).unwrap())).await;

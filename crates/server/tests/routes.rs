@@ -23,6 +23,7 @@ async fn every_route_of_the_table_is_answered_and_no_other_method() {
         for path in [Some(route.path), route.by_node].into_iter().flatten() {
             let path = path
                 .replace("{digest}", &Digest::of(b"nothing").to_string())
+                .replace("{id}", "stable@0a")
                 .replace("{node_id}", node.id.as_str());
             for method in METHODS {
                 let allowed = method == route.method;
@@ -39,7 +40,8 @@ async fn every_route_of_the_table_is_answered_and_no_other_method() {
                     // Answered: well, or refused for what was asked and not for where.
                     let expected = match (route.path, route.access) {
                         (route::BLOB, _) => Code::NotEntitled.status(),
-                        (route::TRUST_LINKS, _) => Code::NotFound.status(),
+                        (route::TRUST_LINKS | route::ROLLOUT, _) => Code::NotFound.status(),
+                        (route::DISPATCH, _) => 204,
                         (
                             route::ENROLL
                             | route::BOOTSTRAP_REPORT

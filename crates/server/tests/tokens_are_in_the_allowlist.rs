@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use http::header;
 use rusqlite::Connection;
+use server::api::joins::JoinsView;
 use test_support::fleet::lists::{allowlist, sign};
 use test_support::fleet::{Fleet, body_of, call, new_key, now, plain, quiet, refused, refuses};
-use trust::token;
+use trust::{group_token, token};
 use wire::enroll::EnrollRequest;
 use wire::{Code, route};
 
@@ -154,4 +155,21 @@ async fn who_depends_on_a_list_that_cannot_be_verified_waits() {
     fleet.allow(2, &[("two", later)]).await.unwrap();
     fleet.enroll(&token, "web-2", &new_key()).await.unwrap();
     node.survives().await;
+}
+
+/// A group token that the list does not have keeps nobody waiting either: an operator who approved one would let in whom
+/// the list shuts out.
+#[tokio::test]
+async fn hosts_of_a_group_that_is_not_listed_do_not_wait() {
+    let fleet = Fleet::start().await;
+    let mut claims = fleet.group_claims("web-*", 2);
+    claims.nonce = "group".to_owned();
+    let token = group_token::mint(&claims, &fleet.root_key()).unwrap();
+    fleet.allow(1, &[]).await.unwrap();
+    let key = new_key();
+    refuses(fleet.enroll(&token, "web-1", &key).await, Code::TokenNotListed);
+    let waiting: JoinsView = fleet.operator().await.get("/v1/joins").await.unwrap();
+    assert!(waiting.joins.is_empty(), "{waiting:?}");
+    fleet.allow(2, &[("group", now().plus(Duration::from_secs(60)))]).await.unwrap();
+    refuses(fleet.enroll(&token, "web-1", &key).await, Code::JoinPending);
 }

@@ -221,3 +221,33 @@ async fn a_start_without_the_links_is_refused() {
     fleet.start_again().await;
     assert_eq!(newest(&fleet).await, last);
 }
+
+/// A slot file that somebody was writing when the machine lost power, or a copy that was cut off.
+#[tokio::test]
+async fn links_that_are_half_written_are_told_and_the_chain_counts_on() {
+    let mut fleet = Fleet::start().await;
+    rotate(&fleet).await;
+    let (path, last) = (fleet.dir.path().join("trust-links.json"), newest(&fleet).await);
+    let links = std::fs::read(&path).unwrap();
+    for half in [&links[..links.len() / 2], &links[..0]] {
+        std::fs::write(&path, half).unwrap();
+        let why =
+            until("the status says so", async || fleet.operator().await.status().await.trust_unusable).await;
+        assert!(why.contains("trust-links.json"), "{why}");
+        assert_eq!(newest(&fleet).await, last);
+        fleet.node(&format!("web-{}", half.len())).await.survives().await;
+        std::fs::write(&path, &links).unwrap();
+        let is_back = async || fleet.operator().await.status().await.trust_unusable.is_none().then_some(());
+        until("it is over", is_back).await;
+    }
+    // It is not started over: keys that were dropped would count again.
+    fleet.stop().await;
+    std::fs::write(&path, &links[..links.len() / 2]).unwrap();
+    let Err(error) = server::start(config(fleet.dir.path(), 0, 0)).await else { panic!("it starts") };
+    let said = model::text::chain(&error);
+    assert!(said.contains("trust-links.json"), "{said}");
+    assert_eq!(std::fs::read(&path).unwrap(), &links[..links.len() / 2], "it is left as it is");
+    std::fs::write(&path, &links).unwrap();
+    fleet.start_again().await;
+    assert_eq!(newest(&fleet).await, last);
+}

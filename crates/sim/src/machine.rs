@@ -152,6 +152,8 @@ impl Machine {
             last_reboot: None,
             trust: None,
             certificate: None,
+            rollout: None,
+            trial: node::TrialStage::default(),
         };
         let identity = Identity {
             hostname: self.hostname.clone(),
@@ -248,7 +250,18 @@ impl Machine {
             | NodeEffect::SaveReboot(_)
             | NodeEffect::SaveTrust(_)
             | NodeEffect::FetchTrustLinks(_)
-            | NodeEffect::WatchCulprits(_) => {}
+            | NodeEffect::WatchCulprits(_)
+            // Its releases have no rollouts: `rollout` and `activation` have worlds of their own.
+            | NodeEffect::Prepare(_)
+            | NodeEffect::ReportDispatch(..)
+            | NodeEffect::Activate(_)
+            | NodeEffect::Supersede(_)
+            | NodeEffect::Switched(_)
+            | NodeEffect::HostIsFree
+            | NodeEffect::ConfirmTried(_)
+            | NodeEffect::GoBack(_)
+            | NodeEffect::RolloutEnded(_)
+            | NodeEffect::RestateRollout(_) => {}
             NodeEffect::SaveFreshness(held) => self.disk.write(|files| files.freshness = Some(held))?,
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
             NodeEffect::Warn(text) => self.notes.push(text),

@@ -83,8 +83,12 @@ impl Publisher {
         }
         let selection = Arc::new(self.selection());
         let patterns = Arc::new(Patterns::read(&selection).unwrap());
-        let mut heads =
-            Heads { version: self.heads.version + 1, channels: BTreeMap::new(), node_header: None };
+        let mut heads = Heads {
+            version: self.heads.version + 1,
+            channels: BTreeMap::new(),
+            earlier: BTreeMap::new(),
+            node_header: None,
+        };
         for channel in CHANNELS {
             let channel: Channel = channel.parse().unwrap();
             let before = self.heads.channels.get(&channel);

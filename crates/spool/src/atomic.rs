@@ -133,6 +133,24 @@ pub struct Loaded<T> {
     pub set_aside: Option<PathBuf>,
 }
 
+/// What is in a [`StateFile`], without anything done about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeekedFile<T> {
+    /// There is none.
+    Absent,
+    /// The value.
+    Value(T),
+    /// It cannot be read.
+    Damaged,
+}
+
+/// How a state file was found.
+enum StateFileCondition {
+    Absent,
+    Sound,
+    Damaged,
+}
+
 /// One value in one file: a line `muster-state FORMAT READABLE-FROM SHA256`, then the value as
 /// JSON. The digest is of the line up to it and of the JSON.
 #[derive(Debug, Clone)]
@@ -164,6 +182,23 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
         Ok(Loaded { value, set_aside })
     }
 
+    /// Reads the value and leaves a damaged file where it is: for a process that does not have the directory.
+    ///
+    /// # Errors
+    /// As [`StateFile::load`].
+    pub fn peek(&self) -> Result<PeekedFile<T>> {
+        let mut value = None;
+        let found = read_json(&self.path, &mut |json| {
+            value = serde_json::from_slice(json).ok();
+            value.is_some()
+        })?;
+        Ok(match (found, value) {
+            (StateFileCondition::Absent, _) => PeekedFile::Absent,
+            (StateFileCondition::Sound, Some(value)) => PeekedFile::Value(value),
+            (StateFileCondition::Sound | StateFileCondition::Damaged, _) => PeekedFile::Damaged,
+        })
+    }
+
     /// Replaces the value; durable when it returns.
     ///
     /// # Errors
@@ -192,8 +227,16 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
 /// Gives the JSON of a state file to `take`, which says whether it could read it; returns where a damaged file
 /// was put. What has no type is not in [`StateFile`], so that it is compiled once.
 fn load_json(disk: &Disk, path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<Option<PathBuf>> {
+    match read_json(path, take)? {
+        StateFileCondition::Absent | StateFileCondition::Sound => Ok(None),
+        StateFileCondition::Damaged => set_aside(disk, path).map(Some),
+    }
+}
+
+/// The same, and leaves a damaged file where it is.
+fn read_json(path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<StateFileCondition> {
     let bytes = match read_file(path, MAX_SLOT) {
-        Ok(None) => return Ok(None),
+        Ok(None) => return Ok(StateFileCondition::Absent),
         Ok(Some(bytes)) => bytes,
         // Far from anything that was ever written here.
         Err(SpoolError::TooLarge { .. }) => Vec::new(),
@@ -206,13 +249,13 @@ fn load_json(disk: &Disk, path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> R
             return Err(SpoolError::TooNew { path: path.to_owned(), format, needed });
         }
         if is_read {
-            return Ok(None);
+            return Ok(StateFileCondition::Sound);
         }
     }
-    if is_unnumbered(&bytes) {
-        return Err(SpoolError::Unnumbered { path: path.to_owned() });
+    match is_unnumbered(&bytes) {
+        true => Err(SpoolError::Unnumbered { path: path.to_owned() }),
+        false => Ok(StateFileCondition::Damaged),
     }
-    set_aside(disk, path).map(Some)
 }
 
 /// Replaces the JSON of a state file.

@@ -94,6 +94,11 @@ impl BlobStore {
         self.path(digest).is_file()
     }
 
+    /// The bytes of a blob; none where it is not there. They are not read.
+    pub fn size(&self, digest: &Digest) -> Option<u64> {
+        length(&self.path(digest)).ok()
+    }
+
     /// Whether a copy of a blob was found damaged, and is set aside.
     pub fn was_damaged(&self, digest: &Digest) -> bool {
         self.corrupt.join(digest.to_string()).is_file()
@@ -324,7 +329,8 @@ impl BlobStore {
         self.disk.rename(path, &self.corrupt.join(name))
     }
 
-    fn path(&self, digest: &Digest) -> PathBuf {
+    /// Where a blob lies, if it is there.
+    pub fn path(&self, digest: &Digest) -> PathBuf {
         let name = digest.to_string();
         self.whole.join(&name[..2]).join(name)
     }

@@ -118,7 +118,10 @@ impl Disk {
     }
 
     /// Makes a directory and those above it, 0700, durably; fine if it is there.
-    pub(crate) fn make_dir(&self, path: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn make_dir(&self, path: &Path) -> Result<()> {
         if !path.is_dir() {
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 self.make_dir(parent)?;
@@ -161,7 +164,10 @@ impl Disk {
     }
 
     /// Brings a directory's entries to the disk.
-    pub(crate) fn sync_dir(&self, path: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn sync_dir(&self, path: &Path) -> Result<()> {
         self.at(DiskOp::SyncDir, path, || match File::open(path)?.sync_all() {
             // File systems that cannot do this need not.
             Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
@@ -190,8 +196,11 @@ impl Disk {
         self.at(DiskOp::Truncate, path, || file.set_len(length))
     }
 
-    /// Removes a file; fine if there is none.
-    pub(crate) fn unlink(&self, path: &Path) -> Result<()> {
+    /// Removes a file; fine if there is none. It is gone for good once its directory is synced.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn unlink(&self, path: &Path) -> Result<()> {
         self.at(DiskOp::Unlink, path, || fs::remove_file(path).or_else(absent_is_fine))
     }
 

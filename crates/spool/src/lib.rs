@@ -30,7 +30,7 @@ pub const FORMAT: u32 = 1;
 /// The oldest format whose readers understand what this version writes.
 pub const READABLE_FROM: u32 = 1;
 
-pub use atomic::{Loaded, StateFile};
+pub use atomic::{Loaded, PeekedFile, StateFile};
 pub use blobs::BlobStore;
 pub use disk::{Disk, DiskOp, FaultAction, Faults, Point};
 pub use error::{Result, SpoolError};

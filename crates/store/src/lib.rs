@@ -21,6 +21,7 @@ mod log;
 mod objects;
 mod operators;
 mod record;
+mod rollouts;
 pub mod sqlite;
 mod tasks;
 
@@ -35,6 +36,9 @@ pub use record::{
     Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, GroupUse,
     Health, IncarnationCause, JoinAdmission, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord,
     Pruned, Release, RenewedCertificate, Retention, RunFilter, RunRecord, TokenUse, Touch,
+};
+pub use rollouts::{
+    CommitRolloutsError, FactBatch, KeptRollout, MAX_PRUNED_ROLLOUTS, RolloutWrite, StoredMembers,
 };
 pub use sqlite::{Store, backup};
 pub use tasks::{

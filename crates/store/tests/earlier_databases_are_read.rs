@@ -19,12 +19,13 @@ use model::log::{Fact, FactBody};
 use model::tags::TaggedRun;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
 use model::{Contention, Culprit, Digest, JoinDecision, JoinState, NodeId, ObjectKey, PendingJoin, Stub};
+use rollout::{BudgetGuard, RolloutChange, RolloutCommit, RolloutDocument};
 use rusqlite::Connection;
 use store::audit::{AuditDraft, AuditFilter, AuditSubject};
 use store::{
     CredentialKind, FailedJoin, FleetMeta, GroupUse, JoinFailureKind, KnownPrefix, NewNode, ObjectFilter,
-    OperatorCredential, OperatorRecord, OperatorRole, ReportingToken, Store, StoredList, SyncProgress,
-    TaskKind, TaskNode, TaskRecord, Touch,
+    OperatorCredential, OperatorRecord, OperatorRole, ReportingToken, RolloutWrite, Store, StoredList,
+    StoredMembers, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch,
 };
 use sync::feed::ObjectState;
 use sync::{Change, Content, FeedCursor, Side, Write};
@@ -142,6 +143,28 @@ async fn fill(store: &Store) {
     };
     let group = GroupUse { nonce: "g".into(), uses: 2, expires_at: at(9) };
     store.keep_waiting(join, Some(group)).await.unwrap();
+    rollout(store).await;
+}
+
+/// A rollout with one member, as the core's golden files have them.
+async fn rollout(store: &Store) {
+    let document: RolloutDocument = first_line(include_str!("../../rollout/tests/golden/documents.jsonl"));
+    let member = first_line(include_str!("../../rollout/tests/golden/members.jsonl"));
+    let change = RolloutChange {
+        expected: 0,
+        document,
+        members: vec![member],
+        removed: Vec::new(),
+        drops_members: false,
+    };
+    let budget = BudgetGuard { budget: "max=2 where *".into(), expected: 0, next: 1 };
+    let commit = RolloutCommit { rollouts: vec![change], budgets: vec![budget] };
+    let write = RolloutWrite { facts: Vec::new(), commits: vec![commit] };
+    store.commit_rollouts(write, at(8)).await.unwrap();
+}
+
+fn first_line<T: serde::de::DeserializeOwned>(lines: &str) -> T {
+    serde_json::from_str(lines.lines().next().unwrap()).unwrap()
 }
 
 async fn contact(store: &Store, node: &NodeId) {
@@ -252,6 +275,7 @@ async fn read(store: &Store) -> String {
     let of_node = AuditFilter { node: Some("web-1".into()), limit: 10, ..AuditFilter::default() };
     show("audit log", &store.audit(of_node).await.unwrap());
     show("head of the audit log", &store.audit_head().await.unwrap());
+    show("rollouts", &store.rollouts(StoredMembers::OfLive).await.unwrap());
     show("content of a release", &store.content(&Digest::of(b"module 1"), None).await.unwrap());
     out
 }

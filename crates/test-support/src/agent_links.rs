@@ -207,7 +207,7 @@ pub fn session(control: &ScriptedControl) -> Arc<NodeSession> {
     let certificate = control.certificate(&own, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();
     let id = own.public().node_id();
-    let credentials = SessionCredentials { urls: vec![control.url()], proxy: None, tls };
+    let credentials = SessionCredentials { urls: vec![control.url()], proxy: None, tls, number: 0 };
     Arc::new(NodeSession::new(credentials, Signer::new(fleet(), id, own, Default::default())))
 }
 

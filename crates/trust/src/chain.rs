@@ -180,6 +180,11 @@ impl ChainHead {
         })
     }
 
+    /// A root key of this version signed the link, whatever the link says.
+    pub fn is_signed(&self, link: &Signed) -> bool {
+        !signed::signers::<TrustDocument>(link, &self.document.root).is_empty()
+    }
+
     fn malformed(&self, why: &dyn std::fmt::Display) -> ChainError {
         ChainError::Malformed { held: self.document.version, why: why.to_string() }
     }

@@ -95,6 +95,18 @@ impl RenewRequest {
 pub struct RenewAnswer {
     /// The node's certificate in PEM.
     pub cert_pem: String,
+    /// The certificates of the CAs that count, in PEM, that which counts from now on first. The node keeps them where its
+    /// trust document names the keys of all of them, for an agent that does not know such documents; absent from an
+    /// earlier control plane (IDN-8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_pem: Option<String>,
+}
+
+impl RenewAnswer {
+    /// A certificate, and nothing of CAs.
+    pub fn of(cert_pem: String) -> RenewAnswer {
+        RenewAnswer { cert_pem, ca_pem: None }
+    }
 }
 
 /// The longest answer with trust documents, in bytes.

@@ -13,6 +13,7 @@ pub mod grpc;
 pub mod headers;
 pub mod percent;
 pub mod problem;
+pub mod rollout;
 pub mod route;
 pub mod rpc;
 pub mod signature;

@@ -56,8 +56,14 @@ pub const RECOVER: &str = "/v1/agent/recover";
 pub const TRUST_LINKS: &str = "/v1/trust-links/{digest}";
 /// What the node is pointed to, named in full.
 pub const STATE: &str = "/v1/agent/state";
-/// Frames both ways in one request and its answer: a poll.
+/// Frames both ways in one request and its answer: a poll. A body without frames is one event of a rollout.
 pub const EVENTS: &str = "/v1/agent/events";
+/// What a rollout asks the node for.
+pub const DISPATCH: &str = "/v1/agent/dispatch";
+/// That the node is there, and how far its events of rollouts came.
+pub const HEARTBEAT: &str = "/v1/agent/heartbeat";
+/// The signed header of a rollout, by what the wire calls the rollout; or the signatures of it.
+pub const ROLLOUT: &str = "/v1/rollouts/{id}";
 /// Frames both ways over a WebSocket (HTTP/1.1 with an upgrade), or down as server-sent
 /// events.
 pub const STREAM: &str = "/v1/agent/stream";
@@ -126,6 +132,21 @@ pub const ROUTES: &[Route] = &[
         access: Access::Node,
         moves: "sets both ways, log up",
     },
+    Route {
+        method: "GET",
+        path: DISPATCH,
+        by_node: Some("/v1/nodes/{node_id}/dispatch"),
+        access: Access::Node,
+        moves: "set down",
+    },
+    Route {
+        method: "POST",
+        path: HEARTBEAT,
+        by_node: Some("/v1/nodes/{node_id}/heartbeat"),
+        access: Access::Node,
+        moves: "nothing",
+    },
+    Route { method: "GET", path: ROLLOUT, by_node: None, access: Access::Node, moves: "set down" },
     Route {
         method: "GET",
         path: STREAM,

@@ -51,6 +51,8 @@ pub struct Activation {
     boot: BootId,
     limits: GenerationLimits,
     results: Option<ProbeResults>,
+    /// What says that a release works whose content is confirmed already; its switch is under way.
+    renumbered: Option<(GenerationId, ProbeTopology)>,
     /// That a confirmed generation fails was told.
     failure_told: bool,
     /// Why the last return failed, which was told.
@@ -65,6 +67,11 @@ impl Activation {
     /// What is durable, once the effects so far were carried out.
     pub fn record(&self) -> &ActivationRecord {
         &self.record
+    }
+
+    /// Every enforcing probe was asked since the generation was activated, and passed the last time.
+    pub fn probes_pass(&self) -> bool {
+        self.results.as_ref().is_some_and(ProbeResults::all_pass)
     }
 
     /// Takes an input in; gives what the shell does next, of which at most one is [`ActivationEffect::Persist`]. All of
@@ -126,8 +133,18 @@ impl Activation {
             }
             ActivationStage::Confirming(_) => self.confirming(now),
             ActivationStage::Probation(_) => self.on_probation(now),
+            ActivationStage::Settled => self.on_settled(now),
             _ => Vec::new(),
         }
+    }
+
+    /// A release with the content that is confirmed: there is nothing to go back to where its probes go on failing.
+    fn on_settled(&mut self, now: BootTime) -> Vec<ActivationEffect> {
+        let failed = self.results.as_ref().and_then(|results| results.sustained_failure(now));
+        let Some(probe) = failed.filter(|_| !self.failure_told).map(str::to_owned) else { return Vec::new() };
+        self.failure_told = true;
+        let generation = self.record.confirmed.id;
+        vec![ActivationEffect::Report(ActivationFact::FailedAfterConfirm { generation, probe })]
     }
 
     /// What follows a result; what the time brings is the next tick's.

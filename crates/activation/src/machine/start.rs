@@ -1,8 +1,9 @@
 //! A process begins, and goes on where the one before it ended: stopped, dead, or gone with its boot.
 
 use super::Activation;
+use crate::ProbeTopology;
 use crate::boot::{BootMoment, BootTime};
-use crate::generation::GenerationLimits;
+use crate::generation::{GenerationId, GenerationLimits};
 use crate::io::{ActivationEffect, ActivationFact, ActivationProcess, FoundHost, WatchdogAlarm};
 use crate::record::{ActivationRecord, ActivationStage, MAX_DEATHS, ReturnCause, Trial, WatchdogDecision};
 
@@ -20,6 +21,7 @@ impl Activation {
             boot,
             limits,
             results: None,
+            renumbered: None,
             failure_told: false,
             return_failure: None,
             persist_failure: None,
@@ -109,13 +111,27 @@ impl Activation {
 
     /// The probes are declared, and asked from now on.
     pub(super) fn declare_and_ask(&mut self, trial: &Trial, now: BootTime) -> [ActivationEffect; 2] {
-        let (generation, probes) = (trial.target.id, trial.probes.clone());
-        let asked = self.ask_probes(generation, &probes, trial.switched, now);
-        [ActivationEffect::Report(ActivationFact::ProbesDeclared { generation, probes }), asked]
+        self.declare_probes(trial.target.id, &trial.probes, trial.switched, now)
+    }
+
+    pub(super) fn declare_probes(
+        &mut self,
+        generation: GenerationId,
+        probes: &ProbeTopology,
+        switched: BootTime,
+        now: BootTime,
+    ) -> [ActivationEffect; 2] {
+        let asked = self.ask_probes(generation, probes, switched, now);
+        let declared = ActivationFact::ProbesDeclared { generation, probes: probes.clone() };
+        [ActivationEffect::Report(declared), asked]
     }
 
     /// The watchdog looks, in the boot that the record is of.
     fn watched(&mut self, now: BootTime) -> Vec<ActivationEffect> {
+        if matches!(self.record.under_way, ActivationStage::Returning(_)) {
+            // Whoever returned is gone.
+            return self.return_again(now);
+        }
         let moment = BootMoment { boot: self.boot.clone(), at: now };
         match self.record.watchdog(&moment) {
             WatchdogDecision::Nothing | WatchdogDecision::CountBoot => vec![ActivationEffect::Disarm],

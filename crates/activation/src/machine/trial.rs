@@ -6,13 +6,13 @@
 //! ```
 
 use super::{Activation, bounded, forgetting};
+use crate::ProbeTopology;
 use crate::boot::{BootId, BootTime};
 use crate::generation::{Generation, GenerationId};
 use crate::io::{
     ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationRefusal, SwitchEnd,
     WatchdogAlarm,
 };
-use crate::probe_results::ProbeResults;
 use crate::record::{ActivationRecord, ActivationStage, Probation, ReturnCause, Trial};
 use crate::terms::ContactRule;
 
@@ -25,7 +25,7 @@ impl Activation {
         let is_confirmed = target.id == self.record.confirmed.id;
         match &self.record.under_way {
             ActivationStage::Settled | ActivationStage::Probation(_) => match is_confirmed {
-                true => self.renumber(target),
+                true => self.renumber(target, order.probes),
                 false => self.arm(order, now),
             },
             // The fleet goes back to what this host is to return to anyway.
@@ -42,12 +42,25 @@ impl Activation {
         }
     }
 
-    /// Another release with the content that is confirmed: there is nothing to try.
-    fn renumber(&mut self, target: Generation) -> Vec<ActivationEffect> {
+    /// Another release with the content that is confirmed: there is nothing to try, and its probes are asked all the same.
+    fn renumber(&mut self, target: Generation, probes: ProbeTopology) -> Vec<ActivationEffect> {
         let before = self.record.clone();
         self.record.confirmed = target;
         self.keep(target);
-        self.durable_or_restored(before, vec![ActivationEffect::Switch(target)])
+        self.renumbered = Some((target.id, probes));
+        let started = ActivationEffect::Report(ActivationFact::Started { target: target.id });
+        self.durable_or_restored(before, vec![started, ActivationEffect::Switch(target)])
+    }
+
+    /// The host runs another release with the content that is confirmed.
+    fn renumbered(&mut self, target: GenerationId, now: BootTime) -> Vec<ActivationEffect> {
+        let is_confirmed = self.record.confirmed.id == target
+            && matches!(self.record.under_way, ActivationStage::Settled | ActivationStage::Probation(_));
+        let Some((_, probes)) = self.renumbered.take_if(|(id, _)| is_confirmed && *id == target) else {
+            return Vec::new();
+        };
+        let completed = ActivationEffect::Report(ActivationFact::Completed { target });
+        std::iter::once(completed).chain(self.declare_probes(target, &probes, now, now)).collect()
     }
 
     fn arm(&mut self, order: ActivationOrder, now: BootTime) -> Vec<ActivationEffect> {
@@ -93,7 +106,8 @@ impl Activation {
     ) -> Vec<ActivationEffect> {
         let trial = match &self.record.under_way {
             ActivationStage::Armed(trial) if trial.target.id == target => trial.clone(),
-            // The same content again, or a switch that the host went back from.
+            _ if end == SwitchEnd::Done => return self.renumbered(target, now),
+            // A switch that the host went back from.
             _ => return Vec::new(),
         };
         let (before, again) = (self.record.clone(), end.clone());
@@ -128,12 +142,8 @@ impl Activation {
     /// When the next try to confirm may be made: not while a probe fails.
     pub(super) fn next_try(&self) -> Option<BootTime> {
         let ActivationStage::Confirming(trial) = &self.record.under_way else { return None };
-        let may_try = trial.next_try < trial.terms.tries && self.all_pass() && self.retry.is_none();
+        let may_try = trial.next_try < trial.terms.tries && self.probes_pass() && self.retry.is_none();
         may_try.then(|| trial.switched.plus(trial.terms.try_begins(trial.next_try)))
-    }
-
-    fn all_pass(&self) -> bool {
-        self.results.as_ref().is_some_and(ProbeResults::all_pass)
     }
 
     pub(super) fn confirming(&mut self, now: BootTime) -> Vec<ActivationEffect> {
@@ -144,7 +154,7 @@ impl Activation {
         }
         if trial.deadline <= now {
             return match trial.terms.contact {
-                ContactRule::ProbesAlone if self.all_pass() => {
+                ContactRule::ProbesAlone if self.probes_pass() => {
                     let (before, then) = self.confirmed();
                     // There is no later try.
                     self.durable_and_armed_or_back(before, then)
@@ -173,7 +183,7 @@ impl Activation {
             ActivationStage::Confirming(trial)
                 if trial.target.id == generation && self.boot == boot && now < trial.deadline =>
             {
-                match self.all_pass() {
+                match self.probes_pass() {
                     true => {
                         let (before, then) = self.confirmed();
                         self.durable_or_restored(before, then)

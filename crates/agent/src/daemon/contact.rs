@@ -114,7 +114,12 @@ impl Daemon {
         let (rejoin, storage) = (self.rejoin.clone(), self.storage.clone());
         tasks::spawn(async move {
             let renewed = renewal::renew(&session, &member, &storage, &rejoin, proof).await;
+            let is_renewed = matches!(renewed, NodeInput::Renewed(_));
             handle.send(DaemonEvent::Input(renewed)).await;
+            // Its CA may have been dropped between the answer and the disk.
+            if is_renewed && !member.is_certified() {
+                handle.send(DaemonEvent::Input(NodeInput::CertificateRejected)).await;
+            }
         });
     }
 

@@ -6,12 +6,13 @@ use lang::Value;
 use model::AgentInstance;
 use model::policy::Policy;
 use net::tasks;
-use node::Node;
+use node::{Node, Restored};
 use providers::traits::Collectors;
 use trust::FeedOwner;
 
 use super::Daemon;
 use super::trusted::ControlPlaneTrust;
+use crate::activations::{ActivationParts, FoundActivations};
 use crate::capabilities;
 use crate::clock::now;
 use crate::dialing::TransportDialer;
@@ -52,6 +53,8 @@ struct DaemonFoundation {
 impl Daemon {
     pub(super) fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), StartError> {
         let (identity, restored, seed) = machine.start_of_node()?;
+        let found = FoundActivations::look(&machine, machine.membership.node_id.clone(), machine.key()?)?;
+        let restored = Restored { rollout: found.part.clone(), trial: found.stage, ..restored };
         let collectors = collectors(&restored.settings.policy);
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
@@ -65,12 +68,21 @@ impl Daemon {
         let rejoin = base.follow_rejoins(&sync);
         let exchange = base.check_in_client(&rejoin, &sync);
         let watch = HostWatch::start(base.machine.kinds.clone(), base.handle.clone())?;
-        let runner = base.runner();
+        let runner = Arc::new(base.runner());
+        let activations = found.go_on(ActivationParts {
+            storage: base.storage.clone(),
+            release: base.release.clone(),
+            runner: runner.clone(),
+            host: base.machine.kinds.host().clone(),
+            daemon: base.handle.clone(),
+            local: local.clone(),
+        });
         let guard = StateGuard::new(base.storage.durable().clone(), base.member.clone());
         let daemon = Daemon {
             node,
             hostname: base.machine.membership.hostname.clone(),
-            runner: Arc::new(runner),
+            runner,
+            activations,
             collectors: Arc::new(Mutex::new(collectors)),
             host: base.machine.kinds.host().clone(),
             cancel: base.machine.cancel.clone(),

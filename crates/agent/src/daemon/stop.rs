@@ -51,7 +51,7 @@ impl Daemon {
     ) -> bool {
         let deadline = tokio::time::sleep(time);
         tokio::pin!(deadline);
-        while self.running || !work.is_finished() {
+        while self.running || self.activations.returns() || !work.is_finished() {
             let flush = self.flush_at;
             tokio::select! {
                 event = inbox.next() => self.hear_stopping(event),
@@ -81,6 +81,7 @@ impl Daemon {
             | DaemonEvent::FactsWait
             | DaemonEvent::Contact
             | DaemonEvent::StateLost(_)
+            | DaemonEvent::AgentPutBack
             | DaemonEvent::LeftOut(_)
             | DaemonEvent::IdentityCopied(_)
             | DaemonEvent::SuspectedDrift => {}

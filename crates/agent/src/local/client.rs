@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
-use net::tasks;
+use http_body_util::Full;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trust::equivocation::SeenRecord;
@@ -17,7 +15,9 @@ use super::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLimit, Run
 use super::problem::LocalProblem;
 use super::{path, route, server};
 use crate::files::{FileVersionDiff, FileVersionsView, RestoredVersion};
+use crate::http_exchange::exchange;
 use crate::machine::MachineOptions;
+use crate::render::chain;
 use crate::status::AgentStatusView;
 use crate::why::ResourceExplanation;
 
@@ -220,21 +220,15 @@ impl LocalClient {
         let runtime = runtime.map_err(|error| self.broke(error))?;
         let request = Request::builder().method(method).uri(path).header("host", "localhost");
         let request = request.body(Full::new(body)).map_err(|error| self.broke(error))?;
-        let exchange = async {
+        let exchanged = async {
             let stream = server::connect(&self.path).map_err(|error| self.broke(error))?;
             stream.set_nonblocking(true).map_err(|error| self.broke(error))?;
             let stream = tokio::net::UnixStream::from_std(stream).map_err(|error| self.broke(error))?;
-            let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-            let (mut sender, connection) = handshake.map_err(|error| self.broke(error))?;
-            tasks::spawn(async move { drop(connection.await) });
-            let response = sender.send_request(request).await.map_err(|error| self.broke(error))?;
-            let (parts, body) = response.into_parts();
-            let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| self.broke(error))?;
-            Ok((parts.status, body.to_bytes()))
+            exchange(Box::new(stream), request, MAX_ANSWER).await.map_err(|error| self.broke(chain(&error)))
         };
         let late = || LocalClientError::Silent { path: self.path.clone(), timeout };
         let (status, bytes) = runtime.block_on(async {
-            tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(late()))
+            tokio::time::timeout(timeout, exchanged).await.unwrap_or_else(|_| Err(late()))
         })?;
         if status.is_success() {
             return Ok(bytes);

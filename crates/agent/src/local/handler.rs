@@ -134,6 +134,7 @@ impl LocalHandler {
             reboot: shown.reboot,
             refused_trust: shown.refused_trust,
             unadopted: shown.unadopted,
+            activation: shown.activation,
         });
         (view.last_run, view.paused, view.cut_off_run) = (last_run, shown.pause, shown.cut_off);
         match access {

@@ -10,6 +10,7 @@ use net::proxy::ProxyError;
 use node::RebootOutlook;
 use serde::{Deserialize, Serialize};
 
+use crate::activations::ActivationView;
 use crate::files::UnkeptFile;
 use crate::healing::WatchView;
 use crate::invocation::command;
@@ -43,6 +44,9 @@ pub struct DaemonView {
     /// How a reboot stands that something on the host requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootOutlook>,
+    /// How the activation of a release stands (ROL-7); absent while none is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<ActivationView>,
     /// Why newer trust documents are not followed; absent while they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_trust: Option<String>,

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use trust::ChainError;
 
 use super::messages::{ContactView, RunProgress};
+use crate::activations::ActivationView;
 use crate::outcomes::{self, LastRunView};
 use crate::packed::Packed;
 
@@ -43,6 +44,8 @@ pub struct LocalState {
     pub cut_off: Option<Timestamp>,
     /// How a reboot stands that is required.
     pub reboot: Option<RebootOutlook>,
+    /// How the activation of a release stands.
+    pub activation: Option<ActivationView>,
     /// Why newer trust documents are not followed.
     pub refused_trust: Option<String>,
     ended: VecDeque<(u64, Result<Packed<RunReport>, String>)>,
@@ -102,6 +105,7 @@ impl SharedLocalState {
             unadopted: None,
             cut_off: None,
             reboot: None,
+            activation: None,
             refused_trust: None,
             ended: VecDeque::new(),
         };

@@ -1,9 +1,10 @@
 //! What a held release settles of how the node works.
 
-use catalog::module::Params;
+use catalog::module::{Declared, Params};
+use lang::Value;
 use model::policy::Policy;
 use model::{Kind, ObjectKey};
-use node::{Adoption, HeldSettings};
+use node::{Adoption, HeldSettings, PreparedRelease};
 
 use super::{Durable, StateError};
 
@@ -24,5 +25,23 @@ impl Durable {
             None => false,
         };
         Ok(HeldSettings { policy, only_observes })
+    }
+
+    /// What of a release decides when and how it is activated, whose contents are here (ROL-1).
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn prepared(&self, adoption: &Adoption) -> Result<PreparedRelease, StateError> {
+        let HeldSettings { policy, .. } = self.settings(adoption)?;
+        let is_params = |key: &ObjectKey| key.section.kind.as_str() == Kind::PARAMS;
+        let declared = match adoption.objects.iter().find(|(key, _)| is_params(key)) {
+            Some((_, stub)) => self.parsed::<Params>(&stub.digest)?.node,
+            None => Declared::default(),
+        };
+        let groups = declared.groups.into_iter().map(Value::Str).collect();
+        let labels = declared.labels.into_iter().map(|(name, value)| (name, Value::Str(value))).collect();
+        let declared =
+            [("groups".to_owned(), Value::List(groups)), ("labels".to_owned(), Value::Map(labels))];
+        Ok(PreparedRelease { policy, declared: Value::Map(declared.into()) })
     }
 }

@@ -12,6 +12,7 @@ use node::{LastRun, RunOrder};
 use super::{VerbFailure, exit, print, show};
 use crate::clock::now;
 use crate::daemon::local::refused_for;
+use crate::full_runs::{record_full_run, show_run};
 use crate::invocation::command;
 use crate::local::client::{LocalClient, LocalClientError};
 use crate::local::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLimit, RunProgress};
@@ -168,18 +169,9 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
             }
             storage.append_blocking(FactBody::Run(run.report.clone()))?;
         }
+        show_run(&storage, &run.report, run.resources)?;
     } else if mode == RunMode::Apply {
-        let written = LastRun::after(last.as_ref(), inputs, &run.report, &durable.incarnation(), now());
-        if written.fact {
-            storage.append_blocking(FactBody::Run(run.report.clone()))?;
-        }
-        if written.save {
-            durable.save_last_run(&written.last)?;
-        }
-    }
-    if mode == RunMode::Apply {
-        let before = LastRunView::read(durable.path());
-        LastRunView::after(before.as_ref(), &run.report, run.resources).write(durable.path())?;
+        return Ok(record_full_run(&storage, inputs, run)?);
     }
     Ok(run.report)
 }

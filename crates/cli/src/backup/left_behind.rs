@@ -5,8 +5,14 @@ use std::path::Path;
 
 use model::text::shell_word;
 use serde::Serialize;
-use server::posture::{BEACON_KEY, RELEASE_KEY, ROOT_KEY, TRUST_LINKS};
+use server::posture::{BEACON_KEY, CONTROL_PLANE_KEY, PREVIOUS_CA, RELEASE_KEY, ROOT_KEY, TRUST_LINKS};
 use server::trust_chain::ChainDocuments;
+
+/// The keys that a trust document names, and the certificate that goes with one of them.
+const NAMED_KEYS: [&str; 7] =
+    [ROOT_KEY, RELEASE_KEY, BEACON_KEY, CONTROL_PLANE_KEY, "node-ca.key", "node-ca.pem", PREVIOUS_CA];
+/// The key of the CA of operators, which no trust document names: it goes with the operators in the database.
+const OPERATOR_CA_KEY: &str = "operator-ca.key";
 
 /// What of the directory that was moved aside is newer than the backup.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -21,6 +27,9 @@ pub(super) struct LeftBehind {
     /// Files of keys of which the backup has others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     other_keys: Vec<&'static str>,
+    /// Another CA certified operators there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    other_operator_ca: bool,
 }
 
 /// Versions of the trust document.
@@ -41,16 +50,20 @@ impl LeftBehind {
             _ => None,
         };
         let (mut missing_keys, mut other_keys) = (Vec::new(), Vec::new());
-        for name in [ROOT_KEY, RELEASE_KEY, BEACON_KEY] {
-            let there = fs::read(aside.join(name)).map(zeroize::Zeroizing::new);
-            let here = fs::read(restored.join(name)).map(zeroize::Zeroizing::new);
+        let read = |name: &str| {
+            [aside, restored].map(|dir: &Path| fs::read(dir.join(name)).map(zeroize::Zeroizing::new))
+        };
+        for name in NAMED_KEYS {
+            let [there, here] = read(name);
             match (there, here) {
                 (Ok(_), Err(_)) => missing_keys.push(name),
                 (Ok(there), Ok(here)) if there != here => other_keys.push(name),
                 _ => {}
             }
         }
-        LeftBehind { trust, missing_keys, other_keys }
+        let [there, here] = read(OPERATOR_CA_KEY);
+        let other_operator_ca = matches!((there, here), (Ok(there), Ok(here)) if there != here);
+        LeftBehind { trust, missing_keys, other_keys, other_operator_ca }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
@@ -94,6 +107,12 @@ impl LeftBehind {
                 shell_word(&restored.display().to_string())
             ));
         }
+        if self.other_operator_ca {
+            out.push_str(
+                "another CA certified operators there: their certificates of it open nothing here. If the backup's was replaced \
+                 because it was stolen, once the control plane runs: muster key rotate operator-authority --drop-previous\n",
+            );
+        }
         out
     }
 }
@@ -130,8 +149,36 @@ mod tests {
         let files =
             ["trust-links.json", "beacon.key", "release.key"].map(|name| format!("{dir}/aside/{name}"));
         assert!(text.ends_with(&format!("cp -p {} {dir}/restored\n", files.join(" "))), "{text}");
+        assert!(!text.contains("certified operators"), "{text}");
         let alone = LeftBehind { other_keys: vec![RELEASE_KEY], ..LeftBehind::default() };
         assert!(!alone.text(&aside, &restored).contains("cp "));
         assert!(LeftBehind::of(&restored, &restored).is_nothing());
+    }
+
+    /// IDN-8: after a change of the fleet's CA the files that go with the newer trust document are named with it.
+    #[test]
+    fn the_ca_of_a_newer_document_comes_from_what_was_moved_aside() {
+        let temp = tempfile::tempdir().unwrap();
+        let (aside, restored) = (temp.path().join("aside"), temp.path().join("restored"));
+        for (dir, name, text) in [
+            (&aside, "node-ca.key", "new"),
+            (&aside, "node-ca.pem", "new"),
+            (&aside, PREVIOUS_CA, "old"),
+            (&aside, OPERATOR_CA_KEY, "new"),
+            (&restored, "node-ca.key", "old"),
+            (&restored, "node-ca.pem", "old"),
+            (&restored, OPERATOR_CA_KEY, "old"),
+        ] {
+            fs::create_dir_all(dir).unwrap();
+            fs::write(dir.join(name), text).unwrap();
+        }
+        let newer = Some(TrustVersions { aside: 3, restored: 2 });
+        let found = LeftBehind { trust: newer, ..LeftBehind::of(&aside, &restored) };
+        let text = found.text(&aside, &restored);
+        for name in ["trust-links.json", "node-ca.previous", "node-ca.key", "node-ca.pem"] {
+            assert!(text.contains(&format!("aside/{name} ")), "{name}: {text}");
+        }
+        assert!(!text.contains("operator-ca.key"), "it goes with the database: {text}");
+        assert!(text.contains("rotate operator-authority --drop-previous"), "{text}");
     }
 }

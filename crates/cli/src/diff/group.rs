@@ -7,8 +7,8 @@ use model::delta::{Delta, render};
 use serde::Serialize;
 
 use super::compare::{NodeChange, Population};
-use super::rollouts::RolloutDelta;
 use super::one::{GroupError, NewRelease, NodeDifference, PublishedReader};
+use super::rollouts::RolloutDelta;
 use crate::operator::Operator;
 
 /// Hostnames that a group names.

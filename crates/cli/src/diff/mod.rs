@@ -144,7 +144,8 @@ pub async fn against_published(
     let compared = group::group(operator, NewRelease::Built(&built), head.seq, population).await;
     let compared = compared.map_err(DiffError::Group)?;
     // Of some nodes nobody asks how all are reached.
-    let rollouts = if selector.is_none() { rollouts::differ(&head, built.fleet()) } else { compared.rollouts };
+    let rollouts =
+        if selector.is_none() { rollouts::differ(&head, built.fleet()) } else { compared.rollouts };
     Ok(Compared { rollouts, ..compared })
 }
 

@@ -89,7 +89,7 @@ pub(crate) enum NewRelease<'a> {
 impl NewRelease<'_> {
     pub(super) fn requires(&self) -> Vec<String> {
         match self {
-            NewRelease::Built(built) => built.requires(FEATURES),
+            NewRelease::Built(built) => built.requires_anywhere(FEATURES),
             NewRelease::Published { requires } => requires.clone(),
         }
     }

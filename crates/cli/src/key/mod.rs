@@ -1,7 +1,8 @@
 //! `muster key`: keys of a fleet, and the chain of trust documents that says which of them count (IDN-8).
 
 pub(crate) mod file;
-mod proven;
+mod operator_authority;
+pub(crate) mod proven;
 mod rotate;
 pub(crate) mod show;
 mod threshold;
@@ -46,6 +47,7 @@ Examples:
   muster key rotate release --to /media/key/release-2.key --root-key /media/key/root.key
   muster key rotate release --drop-previous --reject-before 2027-03-01T00:00:00Z
   muster key rotate certificate-authority
+  muster key rotate operator-authority
   muster key rotate root
   muster key rotate root --new-chain";
 
@@ -171,19 +173,23 @@ enum SlotArg {
     ControlPlane,
     /// The CA of control planes', nodes' and proxies' certificates, which the control plane makes itself
     CertificateAuthority,
+    /// The CA of operators' certificates, which the control plane makes itself and alone believes
+    OperatorAuthority,
     /// The key that signs tokens and trust documents
     Root,
 }
 
-impl From<SlotArg> for SlotName {
-    fn from(name: SlotArg) -> SlotName {
-        match name {
+impl SlotArg {
+    /// The slot of the trust document; `None` for what no document names.
+    fn slot(self) -> Option<SlotName> {
+        Some(match self {
             SlotArg::Release => SlotName::Release,
             SlotArg::Beacon => SlotName::Beacon,
             SlotArg::ControlPlane => SlotName::ControlPlane,
             SlotArg::CertificateAuthority => SlotName::CertificateAuthority,
+            SlotArg::OperatorAuthority => return None,
             SlotArg::Root => SlotName::Root,
-        }
+        })
     }
 }
 
@@ -270,6 +276,11 @@ pub(crate) enum FleetKeyError {
     OtherTrust { version: u64 },
     #[error("--new-chain is only for the root key")]
     OnlyRoot,
+    #[error(
+        "the certificate authority of operators is made by the control plane, and no trust document names it: --to, \
+         --root-key, --reject-before and --new-chain are not for it"
+    )]
+    OwnAuthority,
     #[error("{} is no control plane's directory", .0.display())]
     NoDirectory(PathBuf),
     #[error("the trust documents of the control plane's directory cannot be used")]

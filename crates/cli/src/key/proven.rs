@@ -14,7 +14,7 @@ use super::FleetKeyError;
 ///
 /// # Errors
 /// [`FleetKeyError::OtherTrust`] names the version that is not what was signed, or not what the credentials hold.
-pub(super) fn newest(
+pub(crate) fn newest(
     view: &TrustView,
     held: Option<&TrustDocument>,
 ) -> Result<Option<ChainHead>, FleetKeyError> {

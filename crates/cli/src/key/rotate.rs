@@ -23,6 +23,7 @@ use trust::chain::{self, ChainHead, SlotChange, SlotName};
 use trust::{PublicKey, Slots, TrustDocument};
 
 use super::file::LabKey;
+use super::operator_authority;
 use super::proven;
 use super::show::uptake;
 use super::{FleetKeyError, RetireArgs, RotateArgs};
@@ -200,9 +201,17 @@ fn text(view: &RotatedView, slots: &Slots) -> String {
 }
 
 pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
-    let (rotator, slot) = (KeyRotator::of(connect).await?, SlotName::from(args.slot));
+    let Some(slot) = args.slot.slot() else {
+        return operator_authority::rotate(args, connect, screen).await;
+    };
+    let rotator = KeyRotator::of(connect).await?;
     let mut head = rotator.newest().await?;
     let root = rotator.root_key(args.root_key.as_deref(), &head)?;
+    let is_changing = slot.of(&head.document).is_some_and(|slots| slots.previous.is_some());
+    if slot == SlotName::CertificateAuthority && is_changing {
+        // The CA before the previous one counts no more then.
+        confirm_of_before(&rotator.trust().await?, args.yes, screen)?;
+    }
     let key = match (&args.to, LabKey::of(&rotator.dir, slot)) {
         (Some(path), Some(_)) => signer::public(path)?,
         (None, Some(key)) => key.stage(&head.document)?.public(),
@@ -255,7 +264,8 @@ fn after_rotation(slot: SlotName, args: &RotateArgs, next: &TrustDocument) -> Ve
             if args.to.is_some() { named("--root-key") + " --enroll enroll.json" } else { String::new() }
         )],
     };
-    if !args.drop_previous {
+    // A fleet's first key of its use has none before it.
+    if slot.of(next).is_some_and(|slots| slots.previous.is_some()) {
         let and = match slot {
             SlotName::CertificateAuthority => " and has a certificate of the new CA",
             _ => "",
@@ -288,7 +298,10 @@ fn still_signs(before: &TrustDocument, next: &TrustDocument) -> Vec<String> {
 }
 
 pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
-    let (rotator, slot) = (KeyRotator::of(connect).await?, SlotName::from(args.slot));
+    let Some(slot) = args.slot.slot() else {
+        return operator_authority::retire(args, connect, screen).await;
+    };
+    let rotator = KeyRotator::of(connect).await?;
     let head = rotator.newest().await?;
     let root = rotator.root_key(args.root_key.as_deref(), &head)?;
     let next =
@@ -297,13 +310,13 @@ pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen)
         rotator.refuse_if_used(&head.document, &next).await?;
     }
     if slot == SlotName::CertificateAuthority {
-        confirm_of_before(&rotator.trust().await?, args, screen)?;
+        confirm_of_before(&rotator.trust().await?, args.yes, screen)?;
     }
     rotator.publish(&next, &root, slot, still_signs(&head.document, &next), screen).await
 }
 
 /// Nodes with a certificate of the CA that is to count no more get another one by their key, if their agent knows how to.
-fn confirm_of_before(view: &TrustView, args: &RetireArgs, screen: Screen) -> Result<(), Failure> {
+fn confirm_of_before(view: &TrustView, yes: bool, screen: Screen) -> Result<(), Failure> {
     let Some(of_before) = view.certificates.as_ref().filter(|of_before| of_before.of_before > 0) else {
         return Ok(());
     };
@@ -316,11 +329,11 @@ fn confirm_of_before(view: &TrustView, args: &RetireArgs, screen: Screen) -> Res
         if of_before.of_before > names.len() { ", ..." } else { "" },
         if of_before.of_before == 1 { "has" } else { "have" },
     );
-    Ok(screen.confirm(&what, args.yes)?)
+    Ok(screen.confirm(&what, yes)?)
 }
 
 pub(super) async fn new_chain(args: &RotateArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
-    if SlotName::from(args.slot) != SlotName::Root {
+    if args.slot.slot() != Some(SlotName::Root) {
         return Err(FleetKeyError::OnlyRoot.into());
     }
     let rotator = KeyRotator::of(connect).await?;

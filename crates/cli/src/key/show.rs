@@ -1,13 +1,16 @@
 //! `muster key show`: the chain of trust documents.
 
 use model::Channel;
+use serde::Serialize;
 use server::api::authority::AuthorityUse;
 use server::api::operation::Empty;
+use server::api::operators::OperatorAuthorityView;
 use server::api::{self, TrustView};
 use server::trust_chain::VersionOrigin;
 use trust::chain::SlotName;
 use trust::{ChannelThreshold, Slots};
 
+use super::operator_authority;
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -15,8 +18,24 @@ use crate::screen::{Screen, plural};
 use crate::table::table;
 
 pub(super) async fn run(connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
-    let view = connect.dial().await?.call(&api::TRUST, Empty {}).await?;
-    Ok(screen.result(&view, || text(&view))?)
+    let operator = connect.dial().await?;
+    let trust = operator.call(&api::TRUST, Empty {}).await?;
+    let whole = KeysView { trust, operator_authority: operator_authority::view(&operator).await? };
+    Ok(screen.result(&whole, || {
+        let of_operators = whole.operator_authority.iter().map(operator_authority::lines);
+        text(&whole.trust) + &of_operators.collect::<String>()
+    })?)
+}
+
+/// All keys of a fleet, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KeysView {
+    #[serde(flatten)]
+    trust: TrustView,
+    /// Absent from an earlier control plane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator_authority: Option<OperatorAuthorityView>,
 }
 
 fn text(view: &TrustView) -> String {
@@ -42,6 +61,7 @@ fn text(view: &TrustView) -> String {
         }
     }
     if let Some(newest) = view.versions.last() {
+        out.push_str(&format!("trust document {}, {}\n", newest.document.version, newest.digest));
         newest.document.thresholds.iter().for_each(|(channel, asks)| out.push_str(&threshold(channel, asks)));
     }
     out.push_str(&uptake(view));

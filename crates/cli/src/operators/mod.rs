@@ -3,6 +3,7 @@
 mod add;
 mod files;
 mod login;
+pub(crate) mod renew;
 
 use clap::{Args, Subcommand};
 use model::time::when;
@@ -11,6 +12,7 @@ use server::api::operators::{CallerView, OPERATORS, OperatorName, OperatorView, 
 
 use self::add::AddArgs;
 use self::login::{LoginArgs, RequestArgs};
+use self::renew::OperatorTrustArgs;
 use crate::clock::now;
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -29,6 +31,7 @@ Examples:
   muster operator login alice.json --key alice.key      on alice's machine: writes operator.json
   muster operator add eu-oncall --role operator --nodes @eu --token --valid 30d
   muster operator list
+  muster operator renew                                 after `muster key rotate operator-authority`
   muster operator revoke alice --yes                    none of alice's credentials opens anything from then on";
 
 /// Arguments of `muster operator`.
@@ -61,6 +64,10 @@ enum OperatorVerb {
     Login(LoginArgs),
     /// Show who the control plane takes these credentials for
     Whoami,
+    /// Put another certificate into these credentials, of the CA that certifies operators now
+    Renew,
+    /// Have these credentials, of before they held one, go by the fleet's trust document
+    Trust(OperatorTrustArgs),
 }
 
 /// Does the verb.
@@ -72,6 +79,8 @@ pub async fn run(args: &OperatorArgs, screen: Screen) -> Result<Exit, Failure> {
         OperatorVerb::Add(add) => add::run(add, &args.connect, screen).await,
         OperatorVerb::Request(request) => login::request(request, screen),
         OperatorVerb::Login(login) => login::run(login, screen).await,
+        OperatorVerb::Renew => renew::run(&args.connect, screen).await,
+        OperatorVerb::Trust(trust) => renew::trust(trust, &args.connect, screen).await,
         OperatorVerb::List => {
             let operators = args.connect.dial().await?.call(&OPERATORS, Empty {}).await?;
             Ok(screen.result(&operators, || list(&operators, screen))?)

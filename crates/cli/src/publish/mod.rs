@@ -46,8 +46,8 @@ const AFTER: &str = "\
 The release is built and signed here; the control plane verifies it, keeps it and points to
 it. Only what it lacks is sent. A repo with mistakes publishes nothing. The question names the
 nodes that have an entry now and get none. What tokens.yaml and revocations.yaml declare is signed
-and published too; a file that is not there changes nothing of what counts. A channel with `rollouts`
-is reached wave by wave: which begins when, with how many nodes, is said before and after.
+and published too; a file that is not there changes nothing of what counts.
+A channel with `rollouts` is reached by waves: each is told with its time and number of nodes.
 
 Examples:
   muster publish --repo fleet
@@ -210,7 +210,7 @@ fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> S
     if changed.same {
         return format!("release {} already holds this", publisher.seq().unwrap_or(0));
     }
-    let required = required(&built.requires(FEATURES));
+    let required = required(&built.requires_anywhere(FEATURES));
     let left_out = changed.left_out.phrase();
     let rollouts = rollouts::changed(&changed.rollouts);
     let notes = [required.trim_end(), &left_out, &rollouts].into_iter().filter(|note| !note.is_empty());

@@ -114,6 +114,9 @@ pub enum SecretVerbError {
     /// There is no value.
     #[error("the value is empty: nothing was changed")]
     Empty,
+    /// Nobody may get what is sealed for it.
+    #[error("no entry of the fleet repo is for a node {0}: nothing was changed")]
+    UnknownNode(String),
     /// The secret is encrypted for an identity that is not here.
     #[error("there is no age identity at {}, and the secret is encrypted for one: nothing was changed", .0.display())]
     NoIdentity(PathBuf),
@@ -181,6 +184,9 @@ impl UserError for SecretVerbError {
                 Some("name the file of whoever publishes: --identity FILE".to_owned())
             }
             SecretVerbError::TooLarge => Some(TOO_LARGE_HINT.to_owned()),
+            SecretVerbError::UnknownNode(_) => {
+                Some("look at the name; for a node that is to come, say --unknown".to_owned())
+            }
             SecretVerbError::Key(..) => Some("`muster-agent identity` prints it on the host".to_owned()),
             _ => None,
         }

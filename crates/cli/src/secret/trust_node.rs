@@ -38,6 +38,9 @@ pub(super) struct TrustArgs {
     node: String,
     /// Its recipient key, as the host prints it: age1...
     key: String,
+    /// Also where no entry of the fleet repo is for such a node yet
+    #[arg(long)]
+    unknown: bool,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -61,6 +64,9 @@ pub(super) fn run(args: &TrustArgs, settings: &SecretSettings, screen: Screen) -
     let key: RecipientKey =
         args.key.trim().parse().map_err(|error| SecretVerbError::Key(args.key.clone(), error))?;
     let fleet = check::fleet(&settings.repo)?;
+    if !args.unknown && fleet.specialize().node(node).is_none() {
+        return Err(SecretVerbError::UnknownNode(node.to_owned()).into());
+    }
     let path = settings.repo.join(FILE);
     let before = read(&path)?;
     let known = fleet.recipients().get(node).copied();

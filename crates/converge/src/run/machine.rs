@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use model::collect::CollectInserting;
-use model::{RunReport, Timestamp};
+use model::{Digest, RunReport, Timestamp};
 
 use super::condition::is_of_host;
 use super::module::{ModulePhase, ModuleProgress};
@@ -12,7 +12,9 @@ use super::removal::Removal;
 use super::replace::replaces_own;
 use super::report::ItemCollector;
 use super::together::Transaction;
-use super::{FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope};
+use super::{
+    FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope, TakeBack,
+};
 use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 
 /// One run over a desired state. Feed it: [`Run::ready`] for jobs, [`Run::done`] for each
@@ -81,14 +83,15 @@ impl Run {
     /// A run over `desired`, with what the ledger knows and what earlier runs still owe.
     pub fn new(
         desired: Desired,
-        ledger: Ledger,
+        mut ledger: Ledger,
         pending: Pending,
         mode: RunMode,
         options: RunOptions,
     ) -> Run {
+        options.taken_back.claim(&mut ledger);
         let modules = ModuleProgress::all(&desired);
         let startable = (0..modules.len()).filter(|m| modules[*m].blockers == 0).collect_inserting();
-        let removal = Removal::new(&desired, &ledger, &options.scope);
+        let removal = Removal::new(&desired, &ledger, &options.scope, options.taken_back);
         let mut run = Run {
             mode,
             ledger,
@@ -227,6 +230,14 @@ impl Run {
             record.generation = self.generation;
         }
         record
+    }
+
+    pub(super) fn root(&self) -> Digest {
+        self.options.root
+    }
+
+    pub(super) fn taken_back(&self) -> TakeBack {
+        self.options.taken_back
     }
 
     pub(super) fn east_secs(&self) -> i32 {

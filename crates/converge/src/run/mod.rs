@@ -22,6 +22,7 @@ mod report;
 mod retry;
 mod scope;
 mod slot;
+mod taken_back;
 mod together;
 
 use std::collections::BTreeSet;
@@ -41,6 +42,7 @@ pub use failure::JobFailure;
 pub use machine::Run;
 pub use pending::{Pending, Undo};
 pub use scope::{RunScope, UnknownTag};
+pub use taken_back::TakeBack;
 pub use together::MAX_TOGETHER;
 
 /// How many modules a run works on at once by default.
@@ -74,6 +76,8 @@ pub struct RunOptions {
     pub scope: RunScope,
     /// How many seconds east of UTC the host's wall clock is, for conditions about the time.
     pub east_secs: i32,
+    /// What is put back as it was, as the host leaves a generation.
+    pub taken_back: TakeBack,
 }
 
 /// Names a job of one run.

@@ -119,6 +119,7 @@ impl Run {
             sensitive: resource.sensitive,
             attributes: resource.kept.clone(),
             made: Vec::new(),
+            generation: Some(self.root()),
         }
     }
 

@@ -10,7 +10,7 @@ use model::sort::SortCompactly;
 use model::{Action, ResourceReport};
 
 use super::report::{bare, failed, failed_removal};
-use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope};
+use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope, TakeBack};
 use crate::{Desired, Ledger, LedgerEntry, ResourceId, ResourceSubject};
 
 /// Where removals stand in the report: after every module.
@@ -28,10 +28,18 @@ pub(super) struct Removal {
 
 impl Removal {
     /// What the ledger knows and the set does not. A module that could not be bound keeps
-    /// all its entries: which of its resources left is not known. A partial run removes nothing.
-    pub(super) fn new(desired: &Desired, ledger: &Ledger, scope: &RunScope) -> Removal {
-        let gone: Vec<(&ResourceId, &LedgerEntry)> =
-            ledger.entries.iter().filter(|(id, _)| !desired.index.contains_key(*id)).collect();
+    /// all its entries: which of its resources left is not known. A partial run removes nothing. What is taken back
+    /// goes also where it is declared and only observed.
+    pub(super) fn new(desired: &Desired, ledger: &Ledger, scope: &RunScope, taken_back: TakeBack) -> Removal {
+        let observed = |id: &ResourceId| {
+            let resource = desired.resources().find(|resource| resource.id == *id);
+            resource.is_some_and(|resource| desired.observe || resource.observe)
+        };
+        let goes_from = |id: &ResourceId, entry: &LedgerEntry| taken_back.has(entry) && observed(id);
+        let is_gone = |(id, entry): &(&ResourceId, &LedgerEntry)| {
+            !desired.index.contains_key(*id) || goes_from(id, entry)
+        };
+        let gone: Vec<(&ResourceId, &LedgerEntry)> = ledger.entries.iter().filter(is_gone).collect();
         if gone.is_empty() {
             return Removal::default();
         }
@@ -49,7 +57,7 @@ impl Removal {
                 ResourceSubject::Path(_) => ResourceSubject::Path(&path),
                 named @ ResourceSubject::Named { .. } => named,
             };
-            match managed.get(&subject) {
+            match managed.get(&subject).filter(|new| !goes_from(new, entry)) {
                 Some(new) => removal.moved.push((id.clone(), (*new).clone())),
                 None if *scope == RunScope::All => left.push((&entry.path, id.clone())),
                 None => {}
@@ -80,7 +88,8 @@ impl Run {
     pub(super) fn remove_next(&mut self) -> Option<JobWork> {
         while let Some(id) = self.removal().left.pop_front() {
             let Some(entry) = self.ledger.entries.get(&id).cloned() else { continue };
-            if self.mode == RunMode::Plan || self.desired.observe {
+            let observes = self.desired.observe && !self.taken_back().has(&entry);
+            if self.mode == RunMode::Plan || observes {
                 self.predict_removal(&id, &entry);
                 continue;
             }

@@ -11,7 +11,7 @@ use converge::bind::Inputs;
 use converge::kinds::{Applied, Checked, Surroundings, custom, exec};
 use converge::{
     BoundResource, Desired, FinishedRun, JobDone, JobOutcome, JobWork, Ledger, Pending, Prior, Record,
-    ResourceId, Run, RunMode, RunOptions, RunScope, bind,
+    ResourceId, Run, RunMode, RunOptions, RunScope, TakeBack, bind,
 };
 use lang::{Probe, Value};
 use model::{Action, Digest, Edit, Fields, PathState, RunReport, Timestamp};
@@ -483,6 +483,7 @@ pub fn options() -> RunOptions {
         started: Timestamp(0),
         scope: RunScope::All,
         east_secs: 0,
+        taken_back: TakeBack::Nothing,
     }
 }
 
@@ -497,11 +498,21 @@ pub fn drive_in(
     host: &mut Host,
     desired: &Desired,
     mode: RunMode,
-    mut seed: u64,
+    seed: u64,
     scope: RunScope,
 ) -> Result<FinishedRun, Killed> {
+    drive_by(host, desired, mode, seed, RunOptions { scope, ..options() })
+}
+
+/// The same by these options.
+pub fn drive_by(
+    host: &mut Host,
+    desired: &Desired,
+    mode: RunMode,
+    mut seed: u64,
+    options: RunOptions,
+) -> Result<FinishedRun, Killed> {
     host.disk.generation = 0;
-    let options = RunOptions { scope, ..options() };
     let mut run =
         Run::new(desired.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), mode, options);
     let mut out = VecDeque::new();

@@ -10,6 +10,7 @@ use model::{
 };
 use net::issue::{Ca, CertificateRequest};
 use store::audit::{AuditDraft, AuditHead, AuditSubject};
+use trust::chain::{self as trust_chain, ChainHead, SlotChange, SlotName};
 use trust::equivocation::{SEEN_FORMAT, SeenRecord, Testimony};
 use trust::feed_proof::{self, FeedOwner, FeedSigner, ProvenChange, ProvenHead};
 use trust::group_token::{self, GroupAdmission, GroupClaims};
@@ -23,6 +24,7 @@ use trust::{
     TokenAllowlist, TrustDocument, signed,
 };
 use wire::body;
+use wire::enroll::{EnrollAnswer, EnrollRequest, TrustLinksAnswer};
 use wire::signature::{self, SignedTarget};
 
 /// Of a target, a file's name and its bytes.
@@ -128,6 +130,42 @@ fn selection() -> Selection {
     let leaves = (1..40).map(|n| Selection::leaf(&format!("web-{n}").parse().unwrap(), &entry));
     Selection::new(Trie::build(leaves), vec![])
 }
+
+/// Three documents that follow the first: another release key, another CA, and no CA before it.
+fn trust_links() -> TrustLinksAnswer {
+    let (first, mut head) = (trust_document(), ChainHead::of(trust_document()));
+    let public = |seed| SigningKey::from_seed(&[seed; 32]).public();
+    let authority = SlotName::CertificateAuthority;
+    let changes = [
+        (SlotName::Release, SlotChange::Replace(public(8))),
+        (authority, SlotChange::Replace(public(9))),
+        (authority, SlotChange::Rotate(public(10))),
+    ];
+    let links = changes.map(|(slot, change)| {
+        let next = trust_chain::next_version(&head, slot, change, None, now()).unwrap();
+        let link = trust_chain::sign(&next, &key()).unwrap();
+        head = ChainHead { digest: signed::digest(&link), document: next };
+        link
+    });
+    TrustLinksAnswer { document: first, links: links.to_vec() }
+}
+
+fn enroll_request() -> EnrollRequest {
+    EnrollRequest { token: Some(minted()), hostname: hostname().to_string(), csr_pem: request() }
+}
+
+fn enroll_answer() -> EnrollAnswer {
+    let (_, files) = Ca::generate("seed", now()).unwrap();
+    let cert_pem = String::from_utf8(certificate()).unwrap();
+    let node_id = key().public().node_id();
+    EnrollAnswer { node_id, cert_pem, ca_pem: files.cert_pem, trust: trust_document() }
+}
+
+const TUNNEL: &[u8] =
+    b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n\x16\x03\x01 the other end";
+const WANTS_CREDENTIALS: &[u8] =
+    b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Digest realm=\"x\", Basic\r\n\r\n";
+const PORTAL: &[u8] = b"HTTP/1.0 302 Found\nLocation: http://hotel.example/\n\n<html>sign in</html>";
 
 fn signed_request() -> String {
     let target = SignedTarget {
@@ -286,10 +324,15 @@ pub fn made() -> Vec<Seed> {
         ("header", "signed-header", body::encode(&signed_header).unwrap()),
         ("header", "trust", canonical::to_bytes(&trust_document()).unwrap()),
         ("header", "trust-threshold", canonical::to_bytes(&with_threshold()).unwrap()),
+        ("joins", "answer", body::encode(&enroll_answer()).unwrap()),
+        ("joins", "request", body::encode(&enroll_request()).unwrap()),
         ("key_file", "ed25519", key().to_file().as_bytes().to_vec()),
         ("proof", "exact", body::encode(&selection().prove("web-1", None).unwrap()).unwrap()),
         ("provenance", "of-a-path", body::encode(&provenance()).unwrap()),
         ("provenance", "seen", body::encode(&seen_record()).unwrap()),
+        ("proxy_answer", "credentials", WANTS_CREDENTIALS.to_vec()),
+        ("proxy_answer", "portal", PORTAL.to_vec()),
+        ("proxy_answer", "tunnel", TUNNEL.to_vec()),
         ("proxy_header", "balancer", proxy_header(0)),
         ("proxy_header", "ipv4", proxy_header(1)),
         ("sealed", "secret-and-keys", body::encode(&sealed()).unwrap()),
@@ -303,6 +346,7 @@ pub fn made() -> Vec<Seed> {
         ("signed_list", "revocations-alone", canonical::to_bytes(&revocations()).unwrap()),
         ("token", "group", group().into_bytes()),
         ("token", "good", minted().into_bytes()),
+        ("trust_links", "three", body::encode(&trust_links()).unwrap()),
     ]
 }
 
@@ -317,6 +361,8 @@ pub fn are_taken() {
     lists::open::<RevocationSet>(&signed_list(&revocations()), &trust_document()).unwrap();
     signed::verify::<Header>(&signed::sign(&header(), &[&key()]).unwrap(), &slots).unwrap();
     CertificateRequest::read(&request()).unwrap();
+    let answer = trust_links();
+    assert_eq!(trust_chain::walk(&ChainHead::of(trust_document()), &answer.links).followed, 3);
     for (count, index) in [(1, 0), (3, 0), (3, 2), (40, 17)] {
         assert!(feed_proof::counts(&change_proof(count, index), &slots));
     }

@@ -16,6 +16,7 @@ mod examples_run;
 mod failures_read_well;
 mod held;
 mod hosts_are_real_machines;
+mod hosts_return_by_themselves;
 mod packages_go_up_and_down;
 mod purge_leaves_nothing;
 mod services_are_kept;

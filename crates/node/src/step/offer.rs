@@ -14,13 +14,19 @@ use crate::state::Adoption;
 
 impl Node {
     pub(super) fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if !matches!(self.change, ReleaseChange::None) {
+        // One that waits to be begun is no change under way, and another one takes its place.
+        if self.waits_for(&offer) || !matches!(self.change, ReleaseChange::None) {
             // One release at a time; its end leads to the next check-in.
             return self.run_after_answer(now);
         }
         if self.adoption.as_ref().map(|adoption| adoption.digest) != self.asked_from {
             // Another release was adopted since the node asked: this is no difference from it.
             return self.deliver_soon(now);
+        }
+        let is_held = self.asked_from == Some(trust::signed::digest(&offer.header));
+        if self.rollout.keeps_others_out() && !(is_held && self.repairing) {
+            // Its end leads to the next check-in.
+            return self.run_after_answer(now);
         }
         let mut floor = self.adoption.as_ref().map_or_else(Floor::default, |held| held.floor.clone());
         let time = self.trust_time(now);
@@ -115,7 +121,7 @@ impl Node {
         let adoption = Adoption {
             header: pending.offer.header,
             digest: pending.adopted.digest,
-            channel: pending.adopted.header.channel,
+            channel: pending.adopted.header.channel.clone(),
             seq: pending.adopted.header.seq,
             root: pending.adopted.root,
             objects: objects.collect_inserting::<std::collections::BTreeMap<ObjectKey, _>>(),
@@ -123,6 +129,13 @@ impl Node {
             freshness: Some(pending.adopted.freshness),
             adopted_at: now,
         };
+        let is_held = self.adoption.as_ref().is_some_and(|held| held.digest == adoption.digest);
+        if pending.adopted.header.rollout.is_some() && !is_held {
+            return self.prepare(adoption, &pending.adopted.header, effects);
+        }
+        if self.supersedes(&adoption, effects) {
+            return;
+        }
         self.change = ReleaseChange::Adopting(Box::new(adoption.clone()));
         effects.push(NodeEffect::Adopt(Box::new(adoption)));
     }

@@ -135,6 +135,7 @@ impl Node {
         // Its report says all that there is to say.
         let _ = self.healing.ended(report, now, interval);
         self.confirm(requests, now);
+        self.switch_ran(report, effects);
         if self.unmade.take().is_some() {
             self.say_soon(now);
         }
@@ -191,6 +192,7 @@ impl Node {
         }
         // After a partial one the full run is due when it was.
         if matches!(ended, None | Some(RunUnderWay::Full { .. })) {
+            self.switch_run_failed(failure, effects);
             self.next_run = now.plus(self.interval());
         }
         // One by tag checks no suspect and has no tag in common with what is due: its failure says nothing of both.

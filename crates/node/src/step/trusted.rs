@@ -26,6 +26,15 @@ pub(super) struct HeldChain {
     refused: Option<ChainError>,
 }
 
+/// Who hands links on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkBearer {
+    /// The control plane, over a connection that is believed.
+    ControlPlane,
+    /// Whoever answers.
+    Anybody,
+}
+
 /// A newer document on its way.
 #[derive(Debug)]
 struct NextHead {
@@ -90,13 +99,31 @@ impl Node {
         self.chain.refused.as_ref()
     }
 
-    pub(super) fn on_links(&mut self, links: &[Signed], now: Timestamp, effects: &mut Vec<NodeEffect>) {
+    pub(super) fn on_links(
+        &mut self,
+        links: &[Signed],
+        by: LinkBearer,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
         if self.chain.is_changing() || self.chain.asked_from != Some(self.chain.head.digest) {
             return;
         }
         let walk = chain::walk(&self.chain.head, links);
-        let known = std::mem::replace(&mut self.chain.refused, walk.stopped.clone());
-        if let Some(error) = walk.stopped.filter(|error| known.as_ref() != Some(error)) {
+        let stopped = match by {
+            LinkBearer::ControlPlane => walk.stopped,
+            // What of a stranger's links leads nowhere is the fleet's own refusal only where a root key signed that it
+            // cannot be read here. All else the stranger could have put together.
+            LinkBearer::Anybody => walk.stopped.filter(|error| {
+                let is_unreadable = matches!(error, ChainError::Malformed { .. });
+                is_unreadable && links.get(walk.followed).is_some_and(|link| walk.head.is_signed(link))
+            }),
+        };
+        if by == LinkBearer::Anybody && stopped.is_none() && walk.followed == 0 {
+            return;
+        }
+        let known = std::mem::replace(&mut self.chain.refused, stopped.clone());
+        if let Some(error) = stopped.filter(|error| known.as_ref() != Some(error)) {
             let (code, message) = (error.code().to_owned(), error.to_string());
             effects.push(NodeEffect::Warn(format!("a newer trust document is refused: {message}")));
             self.append(FactBody::Refused { code, message }, now, effects);

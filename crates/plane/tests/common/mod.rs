@@ -77,7 +77,7 @@ pub fn head(seq: u64, channel_name: &str, selection: &Selection) -> Arc<Head> {
 
 pub fn heads(version: u64, of: Vec<Arc<Head>>) -> Heads {
     let channels = of.into_iter().map(|head| (head.header.channel.clone(), head)).collect();
-    Heads { version, channels, node_header: None }
+    Heads { version, channels, earlier: Default::default(), node_header: None }
 }
 
 /// The key of [`node`].

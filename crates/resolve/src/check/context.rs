@@ -9,7 +9,7 @@ use super::graph::leads;
 use super::identity::Clash;
 use super::modules::{Modules, module_path};
 use super::references::CrossReference;
-use super::rollouts::{self, LocatedProbe, DeclaredRollout};
+use super::rollouts::{self, DeclaredRollout, LocatedProbe};
 use super::typed::{Layer, layer};
 use crate::decl::fleet::FleetDecl;
 use crate::decl::groups::Group;

@@ -197,9 +197,8 @@ fn place(mistake: &TermsMistake, decl: &RolloutDecl) -> MistakePlace {
         }
         TermsMistake::AfterItself(channel) => ("E114", after_of(channel), Some("drop it")),
         TermsMistake::AfterTwice(channel) => ("E008", after_of(channel), Some("drop one of the two")),
-        TermsMistake::ConfirmWindow(_) | TermsMistake::ConfirmTries(_) | TermsMistake::TextTooLong { .. } => {
-            ("E017", whole, None)
-        }
+        TermsMistake::ConfirmWindow(_) | TermsMistake::ConfirmTries(_) => ("E017", decl.confirm_at, None),
+        TermsMistake::TextTooLong { .. } => ("E017", whole, None),
         TermsMistake::PinOfNobody(until) | TermsMistake::PinOver { until, .. } => {
             let pin = decl.pins.iter().find(|pin| pin.until.value == *until);
             ("E115", pin.map_or(whole, |pin| pin.until.at), Some("drop the pin, or give it a later day"))

@@ -39,6 +39,7 @@ pub(crate) struct RolloutDecl {
     pub(crate) after: Vec<Spanned<String>>,
     pub(crate) on_failure: OnFailure,
     pub(crate) confirm: ConfirmTerms,
+    pub(crate) confirm_at: At,
     pub(crate) seed: Option<String>,
     pub(crate) freeze: Vec<Spanned<String>>,
     pub(crate) pins: Vec<PinDecl>,
@@ -97,6 +98,7 @@ fn rollouts(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<RolloutDecl> {
 fn rollout(reading: &mut Reading<'_>, channel: &Spanned<String>, node: &YamlNode) -> RolloutDecl {
     let before = reading.sink.count();
     let mut keys = reading.keys(node, "a rollout", "a rollout");
+    let confirm_node = keys.get("confirm");
     let failures = [("halt", OnFailure::Halt), ("rollback", OnFailure::Rollback)];
     let mut decl = RolloutDecl {
         channel: channel.clone(),
@@ -107,7 +109,8 @@ fn rollout(reading: &mut Reading<'_>, channel: &Spanned<String>, node: &YamlNode
         on_failure: keys
             .read("onFailure", |node| reading.word(node, "onFailure", &failures))
             .unwrap_or_default(),
-        confirm: keys.read("confirm", |node| confirm(reading, node)),
+        confirm: confirm_node.map(|node| confirm(reading, node)).unwrap_or_default(),
+        confirm_at: confirm_node.map_or(channel.at, |node| At { len: 1, ..node.at }),
         seed: keys.read("seed", |node| reading.text(node, "seed")).map(|seed| seed.value),
         freeze: keys.read("freeze", |node| reading.one_or_more(node, "freeze")),
         pins: keys.read("pins", |node| items(reading, node, "pins", pin)),

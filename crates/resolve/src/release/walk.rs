@@ -122,6 +122,15 @@ impl Built {
         requires.into_iter().collect()
     }
 
+    /// What any of its headers requires.
+    pub fn requires_anywhere(&self, features: &[Feature]) -> Vec<String> {
+        let release = self.requires(features);
+        match self.fleet.rollouts.keys().next() {
+            Some(channel) => self.header_requires(channel, &release),
+            None => release,
+        }
+    }
+
     /// Seconds between contacts, by channel.
     pub fn contact_secs(&self) -> BTreeMap<Channel, u64> {
         let policies = self.shared.policies.values();

@@ -95,6 +95,12 @@ impl<Q, A> Operation<Q, A> {
         self
     }
 
+    /// It is of the caller alone: any operator may do it, of some nodes too.
+    pub(super) const fn by_anybody(mut self) -> Operation<Q, A> {
+        self.role = OperatorRole::Viewer;
+        self.in_scope()
+    }
+
     /// It is for operators of some nodes too: the handler keeps to those.
     pub(super) const fn in_scope(mut self) -> Operation<Q, A> {
         self.reach = OperationReach::NodesInScope;

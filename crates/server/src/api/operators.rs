@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use store::CredentialKind;
 pub use store::OperatorRole;
 use store::audit::{AuditHead, AuditRow};
+use trust::PublicKey;
 
 use super::operation::{Empty, Limit, Operation};
 
@@ -17,6 +18,19 @@ pub static OPERATORS: Operation<Empty, Vec<OperatorView>> = Operation::get("/v1/
 pub static ADD_OPERATOR: Operation<AddOperator, AddedOperator> = Operation::post("/v1/operators");
 /// Revokes an operator: none of his credentials opens anything from then on.
 pub static REVOKE_OPERATOR: Operation<OperatorName, OperatorView> = Operation::delete("/v1/operators/{name}");
+/// The CAs of operators' certificates.
+pub static OPERATOR_AUTHORITIES: Operation<Empty, OperatorAuthorityView> =
+    Operation::get("/v1/operator-authorities");
+/// Makes another CA of operators' certificates, which certifies from then on; the one before counts beside it.
+pub static ROTATE_OPERATOR_AUTHORITY: Operation<Empty, OperatorAuthorityView> =
+    Operation::post("/v1/operator-authorities");
+/// Has the CA before count no more: its certificates open nothing from then on.
+pub static RETIRE_OPERATOR_AUTHORITY: Operation<Empty, OperatorAuthorityView> =
+    Operation::delete("/v1/operator-authorities/previous");
+/// Gives whoever asks with a certificate another one, of the CA that certifies now and until when his counts. It is for
+/// the caller himself.
+pub static RENEW_OPERATOR: Operation<RenewOperator, RenewedOperator> =
+    Operation::post("/v1/operator/certificate").by_anybody();
 /// Entries of the audit log.
 pub static AUDIT: Operation<AuditQuery, AuditPage> = Operation::get("/v1/audit");
 
@@ -109,6 +123,40 @@ pub enum CredentialRequest {
         /// How long it counts, up to [`MAX_OPERATOR_TOKEN_SECS`].
         valid_secs: u64,
     },
+}
+
+/// The CAs of operators' certificates.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorAuthorityView {
+    /// The key of the one that certifies.
+    #[schemars(with = "String")]
+    pub current: PublicKey,
+    /// The key of the one before, while its certificates count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub previous: Option<PublicKey>,
+    /// Operators who can do nothing once the one before counts no more: all that they have is certificates of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of_before: Vec<String>,
+}
+
+/// The request of [`RENEW_OPERATOR`].
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewOperator {
+    /// The certificate request (PKCS#10) in PEM; only its key counts.
+    pub csr_pem: String,
+}
+
+/// The answer to [`RenewOperator`].
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewedOperator {
+    /// The certificate in PEM.
+    pub cert_pem: String,
+    /// Until when it counts.
+    pub expires: Timestamp,
 }
 
 /// The answer to [`AddOperator`].

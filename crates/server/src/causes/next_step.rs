@@ -15,6 +15,8 @@ pub(crate) enum CertificateProblem {
     NotRenewed(String),
     /// It has ended, and its agent gets another one for its key.
     Recoverable(String),
+    /// A CA issued it that counts no more, and its agent gets another one for its key.
+    Rejected(String),
     /// It has ended, and the node has to join again.
     Ended(String),
 }
@@ -35,6 +37,13 @@ impl CertificateProblem {
             CertificateState::Ended => {
                 let words = format!("its certificate ended at {ends}: it has to join again{failed}");
                 Some(CertificateProblem::Ended(words))
+            }
+            CertificateState::RenewalLate | CertificateState::Valid if basis.issuers.rejects(node) => {
+                let words = format!(
+                    "its certificate is of a CA that counts no more: its agent gets another one for its key once it runs, \
+                     and one of before this is shut out until it is upgraded{failed}"
+                );
+                Some(CertificateProblem::Rejected(words))
             }
             CertificateState::RenewalLate => {
                 let words = format!("its certificate ends at {ends}, and its renewal is late{failed}");
@@ -111,7 +120,9 @@ pub(crate) fn next_step(
         Overall::Revoked => format!("`muster node remove {name}`; to let it in again: {}", join_again(node)),
         Overall::Offline | Overall::Unreachable => match certificate {
             Some(CertificateProblem::Ended(_)) => join_again(node),
-            Some(CertificateProblem::Recoverable(_)) => format!("on {name}: {}", agent.start()),
+            Some(CertificateProblem::Recoverable(_) | CertificateProblem::Rejected(_)) => {
+                format!("on {name}: {}", agent.start())
+            }
             _ => format!("on {name}: {}", agent.inspect()),
         },
         Overall::Stalled => format!("on {name}: {}", agent.verb("status")),
@@ -136,17 +147,25 @@ mod tests {
     use model::CertificateValidity;
     use model::invocation::AgentInvocation;
     use plane::Heads;
-    use plane::renewal::CertificateRecovery;
+    use plane::renewal::{CertificateIssuer, CertificateRecovery};
     use trust::SigningKey;
 
     use super::*;
+    use crate::authority::CountingIssuers;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
     /// Nothing is published.
     fn basis(recovery: CertificateRecovery, now: Timestamp) -> StatusBasis<'static> {
         static NOTHING: LazyLock<Heads> = LazyLock::new(Heads::default);
-        StatusBasis { heads: &NOTHING, recovery, now }
+        StatusBasis { heads: &NOTHING, recovery, issuers: issuers(1, None), now }
+    }
+
+    /// The CA of this key counts, in a fleet that was founded with that of key 1.
+    fn issuers(current: u8, previous: Option<u8>) -> CountingIssuers {
+        let of = |seed| CertificateIssuer::of(&SigningKey::from_seed(&[seed; 32]).public());
+        let (current, was_replaced) = (of(current), current > 1);
+        CountingIssuers { current, previous: previous.map(of), was_replaced, reject_before: None }
     }
 
     fn node(certificate: Option<CertificateValidity>) -> NodeState {
@@ -180,6 +199,27 @@ mod tests {
         let until = |day: u32| certificate_until(&node(Some(days)), basis(off, Timestamp(0).plus(day * DAY)));
         let day = |day: u32| Some(Timestamp(0).plus(day * DAY));
         assert_eq!([until(0), until(30), until(40)], [day(30), day(40), None]);
+    }
+
+    /// IDN-8: a silent node whose certificate is of a CA that counts no more says so, whether anything is changing or not.
+    #[test]
+    fn a_certificate_of_a_ca_that_counts_no_more_is_a_cause() {
+        let mut of_first = node(Some(CertificateValidity::starting(Timestamp(0), 40 * DAY)));
+        of_first.issuer = Some(issuers(1, None).current);
+        for (current, previous, told) in
+            [(1, None, false), (2, Some(1), false), (2, None, true), (3, Some(2), true)]
+        {
+            let basis = StatusBasis {
+                issuers: issuers(current, previous),
+                ..basis(CertificateRecovery::Off, Timestamp(0).plus(DAY))
+            };
+            let problem = CertificateProblem::of(&of_first, basis);
+            let is_told = matches!(problem, Some(CertificateProblem::Rejected(_)));
+            assert_eq!(is_told, told, "{current} {previous:?}");
+            let causes = crate::causes::causes_of(&mut of_first, Overall::Offline, basis);
+            let named = causes.iter().any(|it| it.cause.contains("of a CA that counts no more"));
+            assert_eq!(named, told, "{current} {previous:?}");
+        }
     }
 
     /// IDN-8: an agent from before thresholds is upgraded; a token would not help it.

@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use prometheus_client::encoding::text::encode;
 
+use rollout::{NodeRolloutState, RolloutState};
+
 use super::Metrics;
 use crate::answer::{PortReply, reply};
 use crate::hub::FleetSyncTotals;
+use crate::rollouts::views::RolloutTotals;
 use crate::state::ControlPlane;
 
 /// What Prometheus reads (OpenMetrics 1.0).
@@ -20,6 +23,17 @@ impl Metrics {
     fn show(&self, what: &'static str, value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         self.now.get_or_create(&[("what", what)]).set(value);
+    }
+
+    fn show_rollouts(&self, totals: &RolloutTotals) {
+        for state in RolloutState::ALL {
+            let gauge = self.rollouts.get_or_create(&[("state", rollout_word(state))]);
+            gauge.set(totals.rollouts.get(&state).copied().unwrap_or(0));
+        }
+        for state in NodeRolloutState::ALL {
+            let gauge = self.rollout_nodes.get_or_create(&[("state", node_word(state))]);
+            gauge.set(totals.nodes.get(&state).copied().unwrap_or(0));
+        }
     }
 
     fn show_totals(&self, totals: &FleetSyncTotals) {
@@ -34,6 +48,31 @@ impl Metrics {
             let gauge = self.links.get_or_create(&[("transport", transport.as_str())]);
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+    }
+}
+
+fn rollout_word(state: RolloutState) -> &'static str {
+    match state {
+        RolloutState::Opening => "opening",
+        RolloutState::Active => "active",
+        RolloutState::Converging => "converging",
+        RolloutState::Terminal => "terminal",
+        RolloutState::Reverted => "reverted",
+        RolloutState::Failed => "failed",
+        RolloutState::Superseded => "superseded",
+        RolloutState::Pruned => "pruned",
+    }
+}
+
+fn node_word(state: NodeRolloutState) -> &'static str {
+    match state {
+        NodeRolloutState::Pending => "pending",
+        NodeRolloutState::Activating => "activating",
+        NodeRolloutState::Soaking => "soaking",
+        NodeRolloutState::Converged => "converged",
+        NodeRolloutState::Deferred => "deferred",
+        NodeRolloutState::Failed => "failed",
+        NodeRolloutState::Reverted => "reverted",
     }
 }
 
@@ -63,6 +102,9 @@ fn text(plane: &ControlPlane) -> PortReply {
     for state in STATES {
         let gauge = metrics.tasks.get_or_create(&[("state", state)]);
         gauge.set(states.get(state).copied().unwrap_or(0));
+    }
+    if let Some(totals) = plane.rollouts.totals() {
+        metrics.show_rollouts(&totals);
     }
     let mut text = String::new();
     match encode(&mut text, &metrics.registry) {

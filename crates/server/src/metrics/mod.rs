@@ -51,10 +51,14 @@ pub(crate) struct Metrics {
     checkin_seconds: Histogram,
     facts: MetricCounters,
     task_nodes: MetricCounters,
+    rollout_events: MetricCounters,
+    rollout_halts: Counter,
     /// Looked up when somebody asks, as the two behind it.
     now: Gauges,
     links: Gauges,
     tasks: Gauges,
+    rollouts: Gauges,
+    rollout_nodes: Gauges,
 }
 
 /// Registers a metric, and gives it.
@@ -97,9 +101,13 @@ impl Metrics {
             checkin_seconds: timed(r, "checkin_seconds", "Check-ins, long polls' waits left out"),
             facts: counted(r, "facts", "Facts accepted, by kind"),
             task_nodes: counted(r, "task_nodes_ended", "Nodes that tasks ended on, by outcome"),
+            rollout_events: counted(r, "rollout_events", "Events of rollouts, by what became of them"),
+            rollout_halts: counted(r, "rollout_halts", "Rollouts that stopped by a gate or an operator"),
             now: counted(r, "now", "How things stand, by what"),
             links: counted(r, "links", "Agents that have a link, by transport"),
             tasks: counted(r, "tasks", "Open tasks, by state"),
+            rollouts: counted(r, "rollouts", "Rollouts that are kept, by state"),
+            rollout_nodes: counted(r, "rollout_nodes", "Nodes of the channels' current rollouts, by state"),
             registry,
         }
     }
@@ -182,6 +190,16 @@ impl Metrics {
     /// A fact was accepted.
     pub(crate) fn fact(&self, kind: &'static str) {
         self.facts.get_or_create(&[("kind", kind)]).inc();
+    }
+
+    /// A node said something of a rollout.
+    pub(crate) fn rollout_event(&self, outcome: &'static str) {
+        self.rollout_events.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// A rollout starts nothing any more.
+    pub(crate) fn rollout_halted(&self) {
+        self.rollout_halts.inc();
     }
 
     /// A task ended on a node.

@@ -9,7 +9,7 @@ use model::replication::Mode;
 use model::status::{Contact, contact_of};
 use model::{Incarnation, ReleaseVersion, Timestamp};
 use plane::{NodeState, Step};
-use store::StoreError;
+use store::{Accepted, StoreError};
 use trust::signed;
 use wire::{Code, Problem};
 
@@ -17,6 +17,7 @@ use super::CallingNode;
 use crate::answer::store_problem;
 use crate::index::StartComparison;
 use crate::releases;
+use crate::rollouts::{self, HeardEvents};
 use crate::state::{ControlPlane, now, run_to_completion};
 
 /// The longest that a long poll is held.
@@ -73,7 +74,14 @@ pub(crate) async fn check_in(
     }
     step.answer.trust_links = trust_links(plane, caller, held_trust.as_ref());
     step.answer.acked = acked;
-    step.answer.same_cause = plane.index.others_failing(&caller.slot.lock().node.summary.failures);
+    {
+        let mut entry = caller.slot.lock();
+        step.answer.same_cause = plane.index.others_failing(&entry.node.summary.failures);
+        if step.answer.rollout.is_some() {
+            // Facts of this request may have changed it.
+            step.answer.rollout = entry.node.tell_rollout();
+        }
+    }
     complete(plane, &mut step).await?;
     let far = Duration::from_secs(step.answer.next_checkin_secs) > KEEP_OPEN;
     let closes_connection = far && step.unchanged && wait.is_zero();
@@ -180,7 +188,7 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
     let heads = plane.heads();
     let (authority, nodes) =
         (request.trust.as_ref().and_then(|held| held.authority.clone()), plane.index.len());
-    let (taken, was_late) = {
+    let (taken, was_late, contact) = {
         let mut entry = caller.slot.lock();
         plane.index.touch(&caller.slot, &mut entry);
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
@@ -201,8 +209,12 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
             plane.index.mark_entry(&caller.slot, &mut entry);
         }
         let stream_newly_requested = step.answer.stream_requested && entry.note_work_notified();
-        (TakenStep { step, stream_newly_requested }, was_late)
+        let contact = entry.node.contact_untold(Contact::Online);
+        (TakenStep { step, stream_newly_requested }, was_late, contact)
     };
+    if let Some(contact) = contact {
+        plane.rollouts.contact(&caller.id, contact);
+    }
     if was_late {
         plane.work.online(&caller.id);
     }
@@ -408,14 +420,28 @@ async fn accept_facts(
     incarnation: &Incarnation,
     facts: Vec<Fact>,
 ) -> Result<Cursor, Problem> {
-    let appended = plane.store.append_facts(&caller.id, incarnation, facts, now()).await;
-    let accepted = appended.map_err(store_problem)?;
+    let accepted = append(plane, caller, incarnation, facts).await?;
     plane.index.accepted(&caller.slot, accepted.cursor.clone(), &accepted.new);
     for fact in &accepted.new {
         plane.metrics.fact(fact.body.kind());
     }
     plane.work.facts(plane, &caller.id, &accepted.new).await;
     Ok(accepted.cursor)
+}
+
+/// Makes facts durable; events of rollouts among them with all that follows from them (ROL-5).
+async fn append(
+    plane: &ControlPlane,
+    caller: &CallingNode,
+    incarnation: &Incarnation,
+    facts: Vec<Fact>,
+) -> Result<Accepted, Problem> {
+    if !rollouts::are_among(&facts) {
+        let appended = plane.store.append_facts(&caller.id, incarnation, facts, now()).await;
+        return appended.map_err(store_problem);
+    }
+    let heard = HeardEvents::of_facts(plane, caller, incarnation, facts);
+    plane.rollouts.events(heard).await?.accepted.ok_or_else(|| Code::Internal.into())
 }
 
 /// Puts the set into an offer that needs one.

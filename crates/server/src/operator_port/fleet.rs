@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lang::selector::Selector;
 use model::exchange::TraitReport;
+use plane::joining::{DeclaredKey, confirmation_now};
 use plane::{Heads, NodeState};
 use store::audit::{AuditEntry, AuditFilter, AuditSubject};
 use store::{FactRecord, RunFilter, RunRecord};
@@ -19,6 +20,7 @@ use crate::api::{
     NodesView, ReleaseSummary, RunName, StatusView, TrustHolders,
 };
 use crate::causes::{cause, causes_of, is_of_failures, since};
+use crate::joins;
 use crate::refresh::refresh;
 use crate::state::{ControlPlane, now};
 use crate::status_basis::StatusBasis;
@@ -43,6 +45,9 @@ pub(super) async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeVie
     let last_change = entries.find(|entry| entry.refused.is_none());
     let record = plane.store.node(&slot.id()).await.map_err(store_problem)?;
     let heads = plane.heads();
+    let key = slot.lock().node.key.clone();
+    // Where that cannot be read, what was recorded when it joined is said.
+    let declared_key = joins::declared_key(plane, &slot.names().1, &key).await.unwrap_or(DeclaredKey::None);
     let mut entry = slot.lock();
     let view = view(&mut entry.node, plane.status_basis(&heads));
     let failure =
@@ -54,7 +59,8 @@ pub(super) async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeVie
         record.map(|record| (record.capabilities, record.declared)).unwrap_or_default();
     let join_labels = declared.get("labels").cloned().unwrap_or_default();
     let join_labels = serde_json::from_value(join_labels).unwrap_or_default();
-    Ok(NodeView { same_cause: others, last_change, capabilities, join_labels, ..view })
+    let key_confirmation = view.key_confirmation.map(|recorded| confirmation_now(recorded, declared_key));
+    Ok(NodeView { same_cause: others, last_change, capabilities, join_labels, key_confirmation, ..view })
 }
 
 pub(super) async fn entry(call: OperatorCall, asked: EntryName) -> Result<EntryView, Problem> {
@@ -152,12 +158,17 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         None => plane.index.totals(look),
         Some(scope) => look(&totals_of(plane, &scope).await?),
     };
+    let mut channels = channels(plane, &heads).await?;
+    if call.is_scoped() {
+        // Their numbers are of nodes of others too.
+        channels.iter_mut().for_each(|channel| channel.rollout = None);
+    }
     Ok(StatusView {
         fleet: plane.trust.fleet.clone(),
         posture: plane.posture(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seq: heads.seq(),
-        channels: channels(plane, &heads).await?,
+        channels,
         nodes: states.values().sum(),
         states,
         causes: top.into_iter().filter_map(|top| cause_view(plane, basis, top)).collect(),
@@ -229,6 +240,10 @@ async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView
         views.push(ChannelView {
             by: authors.get(&seq).cloned().flatten(),
             signer_retired: trust.header(&head.signed).is_err(),
+            rollout: match head.header.rollout {
+                Some(_) => plane.rollouts.of_channel(&head.header.channel).await,
+                None => None,
+            },
             ..channel_view(head)
         });
     }
@@ -241,11 +256,12 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         seq: head.header.seq,
         label: head.header.label.clone(),
         signed_at: head.signed_at,
-        fresh_until: head.signed_at.plus(head.header.freshness()),
+        fresh_until: head.freshness().ends_at(),
         warns_at: Some(head.freshness().warns_at()),
         contact_secs: head.contact_secs,
         by: None,
         signer_retired: false,
+        rollout: None,
     }
 }
 

@@ -13,9 +13,11 @@
 mod call;
 mod fleet;
 mod joins;
+mod operator_authority;
 mod operators;
 mod publish;
 mod requests;
+mod rollouts;
 pub(crate) mod trust;
 mod work;
 
@@ -43,7 +45,11 @@ use crate::api::joins::{APPROVE_JOIN, DENY_JOIN, FORGET_JOIN, JOINS, RESOLVE_COP
 use crate::api::lists::{ADD_LISTS, FAILED_JOINS, LISTS};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
 use crate::api::operation::{Operation, OperationEffect, OperationReach, segments};
-use crate::api::operators::{ADD_OPERATOR, AUDIT, OPERATORS, REVOKE_OPERATOR, WHOAMI};
+use crate::api::operators::{
+    ADD_OPERATOR, AUDIT, OPERATOR_AUTHORITIES, OPERATORS, RENEW_OPERATOR, RETIRE_OPERATOR_AUTHORITY,
+    REVOKE_OPERATOR, ROTATE_OPERATOR_AUTHORITY, WHOAMI,
+};
+use crate::api::rollouts::{CONTROL_ROLLOUT, EXPLAIN_ROLLOUT, ROLLOUT, ROLLOUT_NODES, ROLLOUTS};
 use crate::api::sealing::SEALING_KEYS;
 use crate::api::work::{
     BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, CONTROL_WORKFLOW, OUTPUT, SELECT, TASK, TASK_NODES, TASKS,
@@ -125,6 +131,10 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&OPERATORS, operators::list),
         route(&ADD_OPERATOR, operators::add),
         route(&REVOKE_OPERATOR, operators::revoke),
+        route(&OPERATOR_AUTHORITIES, operator_authority::view),
+        route(&ROTATE_OPERATOR_AUTHORITY, operator_authority::rotate),
+        route(&RETIRE_OPERATOR_AUTHORITY, operator_authority::retire),
+        route(&RENEW_OPERATOR, operator_authority::renew),
         route(&AUDIT, operators::audit),
         route(&OBJECTS, list::list),
         route(&OBJECT, list::one),
@@ -143,6 +153,11 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&WORKFLOW, views::workflow),
         route(&BEGIN_WORKFLOW, work::begin_workflow),
         route(&CONTROL_WORKFLOW, work::control_workflow),
+        route(&ROLLOUTS, rollouts::list),
+        route(&ROLLOUT, rollouts::show),
+        route(&ROLLOUT_NODES, rollouts::nodes),
+        route(&EXPLAIN_ROLLOUT, rollouts::explain),
+        route(&CONTROL_ROLLOUT, rollouts::control),
     ]
 });
 
@@ -190,7 +205,8 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
         && let Some(asked) = segments(wire::route::TRUST_LINKS, path)
     {
         let digest = asked.into_iter().next().map(|(_, digest)| digest).unwrap_or_default();
-        return json(&trust::links(&plane, &digest)?, accepts_gzip(&parts));
+        let connection = parts.extensions.get::<Connection>().ok_or(Code::Internal)?;
+        return trust::links(&plane, connection, &digest, accepts_gzip(&parts));
     }
     let caller = match authenticated(&plane, &parts) {
         Ok(caller) => caller,

@@ -47,7 +47,7 @@ pub(super) async fn add(call: OperatorCall, asked: AddOperator) -> Result<AddedO
             let detail = format!("{} has {MAX_CREDENTIALS} credentials, which is the most", record.name);
             return Err(Problem::new(Code::BadBody, detail));
         }
-        let (credential, issued) = issue(operators, &asked, now)?;
+        let (credential, issued) = issue(operators, &asked.name, &asked.credential, now)?;
         let expires = credential.expires;
         let of = record.nodes.as_deref().unwrap_or("the whole fleet");
         let what = format!("{} {} of {of}: {}", record.role, record.name, credential.kind.as_str());
@@ -104,20 +104,21 @@ fn joined(
     }
 }
 
-fn issue(
+pub(super) fn issue(
     operators: &Operators,
-    asked: &AddOperator,
+    name: &str,
+    asked: &CredentialRequest,
     now: Timestamp,
 ) -> Result<(OperatorCredential, IssuedCredential), Problem> {
     let internal = |_| Problem::from(Code::Internal);
-    match &asked.credential {
+    match asked {
         CredentialRequest::Certificate { csr_pem } => {
             let bad_csr = |error: IssueError| Problem::new(Code::BadCsr, error.to_string());
             let request = CertificateRequest::read(csr_pem).map_err(bad_csr)?;
             let id = data_encoding::HEXLOWER.encode(&random::<16>().map_err(internal)?);
-            let name = format!("{}{CREDENTIAL_MARK}{id}", asked.name);
+            let name = format!("{name}{CREDENTIAL_MARK}{id}");
             let serial = random().map_err(internal)?;
-            let issued = operators.ca.issue_operator_for(&request, &name, serial, now);
+            let issued = operators.authority.set().current().issue_operator_for(&request, &name, serial, now);
             let cert_pem = issued.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
             let (kind, expires) = (CredentialKind::Certificate, now.plus(OWN_LIFE));
             Ok((
@@ -168,7 +169,7 @@ pub(super) async fn revoke(call: OperatorCall, asked: OperatorName) -> Result<Op
 }
 
 /// He can add others.
-fn is_admin(operator: &OperatorRecord, now: Timestamp) -> bool {
+pub(super) fn is_admin(operator: &OperatorRecord, now: Timestamp) -> bool {
     let counts = |credential: &OperatorCredential| now < credential.expires;
     let is_founder = operator.name == FOUNDER && operator.created == Timestamp(0);
     operator.revoked.is_none()

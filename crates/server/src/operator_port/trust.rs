@@ -1,15 +1,15 @@
 //! The chain of trust documents (IDN-8): shown, and led on.
 
+use model::Timestamp;
 use model::time::SLACK;
-use model::{Digest, Timestamp};
+use net::accept::Connection;
 use store::audit::AuditSubject;
 use trust::chain::ChainError;
 use trust::{TrustDocument, signed};
-use wire::enroll::TrustLinksAnswer;
 use wire::{Code, Problem};
 
 use super::OperatorCall;
-use crate::answer::chain;
+use crate::answer::{PortReply, chain};
 use crate::api::authority::{AuthorityUse, MAX_OF_BEFORE, StagedAuthority};
 use crate::api::operation::Empty;
 use crate::api::{AddTrust, TrustHolders, TrustVersionView, TrustView};
@@ -41,11 +41,11 @@ pub(super) async fn view(call: OperatorCall, _: Empty) -> Result<TrustView, Prob
 
 /// Of which CA nodes have their certificates.
 pub(super) fn certificates(plane: &ControlPlane) -> AuthorityUse {
-    let set = plane.authorities.set();
+    let (set, now) = (plane.authorities.set(), now());
     let mut others = Vec::new();
     if set.was_replaced() {
         let slots = plane.index.all();
-        let of_before = slots.iter().filter(|slot| !set.issued(&slot.lock().node));
+        let of_before = slots.iter().filter(|slot| set.keeps_certificate_of_before(&slot.lock().node, now));
         others.extend(of_before.map(|slot| slot.names().1));
         others.sort_unstable();
     }
@@ -76,9 +76,14 @@ pub(super) async fn stage_authority(call: OperatorCall, _: Empty) -> Result<Stag
 }
 
 /// What follows a trust document, for anybody who knows its digest.
-pub(crate) fn links(plane: &ControlPlane, digest: &str) -> Result<TrustLinksAnswer, Problem> {
-    let digest: Digest = digest.parse().map_err(|_| Code::NotFound)?;
-    plane.trust.documents().links_from(&digest).ok_or_else(|| Code::NotFound.into())
+pub(crate) fn links(
+    plane: &ControlPlane,
+    connection: &Connection,
+    digest: &str,
+    gzip: bool,
+) -> Result<PortReply, Problem> {
+    let (documents, address) = (plane.trust.documents(), connection.address.ip());
+    Ok(plane.open_links.answer(&documents, digest, address, now())?.reply(gzip))
 }
 
 /// Whole, also when who asked hangs up: a version that is stored is one that nodes are given.

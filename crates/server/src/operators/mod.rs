@@ -9,6 +9,7 @@
 //! Invariant: what is in memory is what the store has; it is read anew after each change, by one at a time.
 
 pub(crate) mod audit;
+pub(crate) mod authority;
 pub(crate) mod scope;
 pub(crate) mod token;
 
@@ -18,11 +19,11 @@ use std::sync::Arc;
 use http::{HeaderMap, header};
 use model::Timestamp;
 use net::identity::{CertifiedPeer, PeerRole};
-use net::issue::Ca;
 use store::{OperatorRecord, OperatorRole, Store, StoreError};
 use tokio::sync::watch;
 use wire::{Code, Problem};
 
+use self::authority::OperatorAuthority;
 use self::scope::OperatorScope;
 use self::token::OperatorToken;
 
@@ -36,7 +37,7 @@ const NOBODY: &str = "?";
 /// All operators.
 pub(crate) struct Operators {
     /// Issues their certificates.
-    pub(crate) ca: Ca,
+    pub(crate) authority: Arc<OperatorAuthority>,
     table: watch::Sender<Arc<OperatorTable>>,
     /// One change at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
@@ -62,12 +63,12 @@ pub(crate) struct OperatorCaller {
     pub(crate) name: String,
     pub(crate) role: OperatorRole,
     pub(crate) scope: Arc<OperatorScope>,
-    credential: CallerCredential,
+    pub(crate) credential: CallerCredential,
 }
 
 /// What a caller proved himself with.
 #[derive(Clone)]
-enum CallerCredential {
+pub(crate) enum CallerCredential {
     /// The certificate of the first admin.
     Founder,
     /// A credential by its id.
@@ -124,8 +125,9 @@ impl OperatorTable {
 }
 
 impl Operators {
-    pub(crate) fn new(ca: Ca) -> Operators {
-        Operators { ca, table: watch::Sender::default(), changing: tokio::sync::Mutex::default() }
+    pub(crate) fn new(authority: OperatorAuthority) -> Operators {
+        let (authority, changing) = (Arc::new(authority), tokio::sync::Mutex::default());
+        Operators { authority, table: watch::Sender::default(), changing }
     }
 
     /// Reads them from the store.

@@ -20,6 +20,7 @@ mod prune;
 mod query;
 mod readers;
 mod releases;
+mod rollouts;
 mod sweep;
 mod sync;
 mod tasks;

@@ -8,7 +8,7 @@ use super::cell::{int, uint};
 use super::chunks::Table;
 use super::query::{self, change};
 use super::writer::Session;
-use super::{sweep, sync, tasks};
+use super::{rollouts, sweep, sync, tasks};
 use crate::NONCE_KEPT;
 use crate::error::Result;
 use crate::log::Sort;
@@ -34,8 +34,12 @@ pub(super) async fn prune(store: &Store, now: Timestamp, retention: Retention) -
     let forgotten = now.minus(NONCE_KEPT);
     let (releases, nonces) = store
         .write(0, move |session| {
+            rollouts::prune(&session.db)?;
+            // Those that members of rollouts are on, go to, or may go back to are served on.
             let releases = "DELETE FROM release WHERE seq NOT IN (SELECT seq FROM head)
-                AND seq NOT IN (SELECT seq FROM release ORDER BY seq DESC LIMIT ?1)";
+                AND seq NOT IN (SELECT seq FROM release ORDER BY seq DESC LIMIT ?1)
+                AND seq NOT IN (SELECT seq FROM rollout WHERE pruned = 0)
+                AND NOT EXISTS (SELECT 1 FROM rollout_member WHERE before = release.seq)";
             let releases = change(&session.db, "prune releases", releases, [newest])?;
             let nonces = "DELETE FROM nonce WHERE expires_at < ?1";
             let nonces = change(&session.db, "prune nonces", nonces, [forgotten.0])?;

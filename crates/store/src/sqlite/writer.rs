@@ -15,6 +15,7 @@ use super::cell::OrFail;
 use super::sweep::Recent;
 use crate::error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 use crate::joining::{PutListError, ReportJoinError};
+use crate::rollouts::CommitRolloutsError;
 
 /// The most writes that may wait.
 const MAX_QUEUED: usize = 4096;
@@ -283,7 +284,7 @@ macro_rules! cause {
     )*};
 }
 
-cause!(EnrollError, PutError, PutListError, ReleaseCommitError, ReportJoinError);
+cause!(CommitRolloutsError, EnrollError, PutError, PutListError, ReleaseCommitError, ReportJoinError);
 
 #[cfg(test)]
 mod tests {

@@ -23,3 +23,7 @@ INSERT INTO group_use VALUES ('g', 'n-fb17e979bcc0987224483dfb04dbd0f0', 1800000
 INSERT INTO pending_join VALUES ('n-fb17e979bcc0987224483dfb04dbd0f0', 'host-3', 'ed25519:3', '10.0.0.9', '10.0.0.0/24', 'g', 1800000006000, 'denied', 1800000007000, 'ann');
 -- 0015_certificate_authority
 UPDATE node SET cert_authority = '00c0ffee00c0ffee';
+-- 0016_rollouts
+INSERT INTO rollout VALUES (1, 'stable', 41, 'stable@b8eaf681d4ade2c915029cd1386e5d710ec59df28cbac29041aaaaef5819bbea', 1, 0, '{"channel":"stable","seq":41,"id":"stable@b8eaf681d4ade2c915029cd1386e5d710ec59df28cbac29041aaaaef5819bbea","version":1,"header":"b8eaf681d4ade2c915029cd1386e5d710ec59df28cbac29041aaaaef5819bbea","published":"2027-01-15T08:00:00Z","state":"Opening","since":"2027-01-15T08:00:00Z","latest":"2027-01-15T08:00:00Z"}');
+INSERT INTO rollout_member VALUES (1, 'n-07e50c3c1dff122cc392e28f424c7040', 40, '{"node":"n-07e50c3c1dff122cc392e28f424c7040","hostname":"h1.example.com","placement":{"wave":1},"before":40,"state":"Pending","since":"2027-01-15T08:00:00Z","cursor":{"taken":0}}');
+INSERT INTO rollout_budget VALUES ('max=2 where *', 1);

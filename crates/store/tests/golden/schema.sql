@@ -188,6 +188,31 @@ CREATE TABLE release (
     headers TEXT NOT NULL,
     summary TEXT NOT NULL
 ) STRICT;
+CREATE TABLE rollout (
+    no INTEGER PRIMARY KEY,
+    channel TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    -- What the wire calls it.
+    id TEXT NOT NULL UNIQUE,
+    -- Raised with every change: a decision that was made by another version is not stored.
+    version INTEGER NOT NULL,
+    -- Nothing but the document is left of it.
+    pruned INTEGER NOT NULL CHECK (pruned IN (0, 1)),
+    document TEXT NOT NULL,
+    UNIQUE (channel, seq)
+) STRICT;
+CREATE TABLE rollout_budget (
+    budget TEXT PRIMARY KEY,
+    version INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rollout_member (
+    rollout INTEGER NOT NULL REFERENCES rollout (no) ON DELETE CASCADE,
+    node TEXT NOT NULL,
+    -- The release that it had before, which is kept for it.
+    before INTEGER,
+    record TEXT NOT NULL,
+    PRIMARY KEY (rollout, node)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE section (
     no INTEGER PRIMARY KEY,
     node INTEGER NOT NULL REFERENCES node ON DELETE CASCADE,
@@ -269,6 +294,7 @@ CREATE INDEX node_removed ON node (removed) WHERE removed IS NOT NULL;
 CREATE INDEX nonce_expiry ON nonce (expires_at);
 CREATE INDEX object_gone ON object (node, rev) WHERE body IS NULL;
 CREATE INDEX operator_credential_of ON operator_credential (operator);
+CREATE INDEX rollout_member_before ON rollout_member (before);
 CREATE INDEX task_open ON task (no) WHERE finished IS NULL;
 INSERT INTO migration VALUES (0, '0001_first', '102c5265d93973d89d83deaf469e49a64b576fdb0448df8bd98b86f112e455c3');
 INSERT INTO migration VALUES (1, '0002_sync', '3a41b46f483f81e19cf4bab5159e0e260ddfca3bb86580a66be84afa68d7afec');
@@ -285,3 +311,4 @@ INSERT INTO migration VALUES (11, '0012_signed_lists', '760f217260aac73a4b778133
 INSERT INTO migration VALUES (12, '0013_joins', 'd354d74adf7295a2a644c8ad0f88be8230261d0bc4fd0b8b07c6b7dbb9abc1c4');
 INSERT INTO migration VALUES (13, '0014_proofs', '8291ce08450092601c393f8c9054847a7604759f77121317775141fe4a70c97e');
 INSERT INTO migration VALUES (14, '0015_certificate_authority', 'cc829d7cd9b9e0e74ab0d1d6dd8e17972fc403d6c2e52382fb78bfc0dfabf6e6');
+INSERT INTO migration VALUES (15, '0016_rollouts', '80c11da1f59ca58ff24a04d84752aeb271b622f2657509fb612143310a9e4b60');

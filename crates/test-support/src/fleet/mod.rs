@@ -6,6 +6,7 @@ pub mod lists;
 pub mod operators;
 pub mod proxy;
 pub mod release;
+pub mod rollouts;
 pub mod synced;
 
 use std::path::Path;
@@ -20,7 +21,7 @@ use model::exchange::{Answer, CheckIn, HeldRelease};
 use model::log::Cursor;
 use model::{FleetId, Hostname, NodeId, Timestamp};
 use net::ServerUrl;
-use net::client::Client;
+use net::client::{Client, ClientError};
 use net::issue::Ca;
 use net::tls::ClientKey;
 use rustls::ClientConfig;
@@ -497,15 +498,25 @@ impl Operator {
 
     /// The response as it came; request and answer are what docs/schema says of them.
     pub async fn raw(&mut self, method: Method, path: &str, bytes: Vec<u8>) -> Response<Bytes> {
+        self.raw_or_cut(method, path, bytes).await.unwrap()
+    }
+
+    /// As [`Operator::raw`]; where the connection ends before the answer is there, how.
+    pub async fn raw_or_cut(
+        &mut self,
+        method: Method,
+        path: &str,
+        bytes: Vec<u8>,
+    ) -> Result<Response<Bytes>, ClientError> {
         let mut request = plain(&self.url, path, bytes.clone());
         *request.method_mut() = method.clone();
         if let Some(token) = &self.token {
             let bearer = format!("Bearer {token}").parse().unwrap();
             request.headers_mut().insert(header::AUTHORIZATION, bearer);
         }
-        let response = call(&mut self.client, request).await;
+        let response = self.client.call(request, LIMIT, PATIENCE).await?;
         described::check(&method, path, &bytes, &response);
-        response
+        Ok(response)
     }
 
     pub async fn node(&mut self, hostname: &str) -> server::api::NodeView {

@@ -12,6 +12,11 @@ use super::{Fleet, Operator};
 const DAY: u64 = 24 * 3600;
 
 impl Operator {
+    /// The connection is gone.
+    pub fn is_cut(&self) -> bool {
+        self.client.is_closed()
+    }
+
     /// Adds an operator with a token.
     pub async fn add(
         &mut self,
@@ -42,6 +47,11 @@ impl Fleet {
         let added = self.operator().await.add(name, role, nodes).await.unwrap();
         let IssuedCredential::Token { token } = added.issued else { panic!("{added:?}") };
         self.operator_by_token(&token).await
+    }
+
+    /// Whoever is at the other end of a connection that is open.
+    pub fn operator_of(&self, client: Client) -> Operator {
+        Operator { client, url: self.operator_url(), token: None }
     }
 
     /// A connection that shows a token.

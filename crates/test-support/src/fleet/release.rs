@@ -1,6 +1,7 @@
 //! Releases made by hand: sets, selection, headers, and the pieces to upload.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::chunk::{self, TreeChunk};
@@ -10,7 +11,8 @@ use model::selection::{PatternEntry, SelectionEntry};
 use model::trie::{Top, Trie};
 use model::{Channel, Digest, FleetId, Kind, ObjectSet, SectionKey, Selection, Stub, Timestamp};
 use server::api::{Commit, ReleaseSummary, TreeChunks, pack_contents};
-use trust::{Header, SigningKey, signed};
+use trust::feature::ROLLOUT_FEATURE;
+use trust::{Header, RolloutTerms, SigningKey, signed};
 use wire::Problem;
 
 use super::{Operator, now};
@@ -36,6 +38,9 @@ pub struct Plan {
     pub patterns: Vec<(String, Objects)>,
     /// Contents that objects name as blobs.
     pub blobs: Vec<Vec<u8>>,
+    /// How it reaches the nodes; at once where it says nothing.
+    pub rollout: Option<Arc<RolloutTerms>>,
+    pub label: Option<String>,
 }
 
 impl Plan {
@@ -50,6 +55,8 @@ impl Plan {
             nodes: BTreeMap::new(),
             patterns: Vec::new(),
             blobs: Vec::new(),
+            rollout: None,
+            label: None,
         }
     }
 
@@ -129,13 +136,13 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
         fleet: plan.fleet.clone(),
         channel: channel.clone(),
         seq: plan.seq,
-        label: None,
+        label: plan.label.clone(),
         created: plan.created,
         selection: selection.root().unwrap(),
         freshness_secs: plan.freshness.as_secs(),
         fallbacks: Vec::new(),
-        requires: Vec::new(),
-        rollout: None,
+        requires: plan.rollout.iter().map(|_| ROLLOUT_FEATURE.to_owned()).collect(),
+        rollout: plan.rollout.clone(),
     };
     let header = signed::sign(&header, &[key]).unwrap();
     let summary = ReleaseSummary {

@@ -178,7 +178,7 @@ impl Answers {
             route::CHECKIN => self.stage.answer(parts, &body),
             route::EVENTS => self.events(body).await,
             route::RENEW | route::RECOVER => match self.script.lock().unwrap().certificate.clone() {
-                Some(cert_pem) => json(&RenewAnswer { cert_pem }),
+                Some(cert_pem) => json(&RenewAnswer::of(cert_pem)),
                 None => problem(&Problem::new(Code::Busy, "no certificate")),
             },
             _ if path.starts_with("/v1/blobs/") => self.stage.answer(parts, &body),

@@ -98,7 +98,7 @@ pub enum TermsMistake {
         created: Timestamp,
     },
     /// A soak beyond [`MAX_SOAK_SECS`].
-    #[error("wave `{0}` soaks longer than {MAX_SOAK_SECS} s")]
+    #[error("wave `{0}` soaks longer than 30 days")]
     Soak(String),
     /// A success of 0 or of more than 100.
     #[error("the gate of wave `{wave}` asks for {success} %, and a gate asks for 1 % to 100 %")]

@@ -1,0 +1,231 @@
+//! What the machine asks for, one after the other: where one fails, what follows from that takes the place of the rest.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use activation::{ActivationEffect, ActivationFact, ActivationInput, Generation, SwitchEnd};
+use host::Host;
+use node::{Adoption, HeldSettings, NodeInput, ReturnedRelease, TrialStage};
+
+use super::task::{ActivationTask, PendingReturn, PendingSwitch};
+use crate::events::DaemonEvent;
+use crate::full_runs::record_full_run;
+use crate::generations::{HostReturn, ReturnHostError, ReturnedHost};
+use crate::render::chain;
+use crate::run_mark::RunMark;
+use crate::runner::observed;
+
+/// What says that the host must boot, and what asks for it.
+const REQUIRED: &str = "run/reboot-required";
+const REQUIRED_BY: &str = "run/reboot-required.pkgs";
+/// How much of that is read, in bytes.
+const MAX_REQUIRED_BY: u64 = 4096;
+
+impl ActivationTask {
+    pub(super) fn carry_out_all(&mut self, effects: Vec<ActivationEffect>) {
+        let mut queue = VecDeque::from(effects);
+        while let Some(effect) = queue.pop_front() {
+            let Some(input) = self.carry_out(effect) else { continue };
+            let now = self.now();
+            let Some(activation) = &mut self.activation else { return };
+            // What was left of the list is in what follows, where it is still to be done.
+            queue = activation.handle(input, now.at).into();
+        }
+    }
+
+    /// Carries one effect out; gives what is to be said of it at once.
+    fn carry_out(&mut self, effect: ActivationEffect) -> Option<ActivationInput> {
+        let setup = self.setup.clone();
+        let durable = setup.storage.durable();
+        match effect {
+            ActivationEffect::Persist(record) => {
+                let error = setup.files.persist(&record).err()?;
+                Some(ActivationInput::NotPersisted { reason: chain(&error) })
+            }
+            ActivationEffect::ArmWatchdog(_) => {
+                let to_be = self.activation.as_ref()?.record();
+                let error = setup.files.arm(durable, to_be).err()?;
+                Some(ActivationInput::NotArmed { reason: chain(&error) })
+            }
+            ActivationEffect::Disarm => {
+                let record = self.activation.as_ref()?.record();
+                if let Err(error) = setup.files.disarm(record) {
+                    tracing::warn!(error = %chain(&error), "the watchdog stays, and has nothing to do");
+                }
+                None
+            }
+            ActivationEffect::Forget(generations) => {
+                if let Err(error) = setup.files.forget(&generations) {
+                    tracing::warn!(error = %chain(&error), "generations that nothing needs stay");
+                }
+                None
+            }
+            ActivationEffect::Switch(target) => self.switch_to(target),
+            ActivationEffect::StartProbes { generation, boot, probes } => {
+                self.probes.start(generation, &boot, &probes);
+                None
+            }
+            ActivationEffect::StopProbes => {
+                self.probes.stop();
+                None
+            }
+            ActivationEffect::TryConfirm { generation, boot, number } => {
+                tracing::info!(number, "tries to confirm the release");
+                self.trying = Some((generation, boot));
+                setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::TryConfirm));
+                None
+            }
+            ActivationEffect::Return { from, to } => {
+                (self.switch, self.trying) = (None, None);
+                self.back = Some(PendingReturn { from, to });
+                self.show(TrialStage::Returning, None);
+                self.returns_now()
+            }
+            ActivationEffect::Report(fact) => {
+                self.tell(&fact);
+                None
+            }
+        }
+    }
+
+    /// The daemon adopts the release and makes a full run: nothing of the host is touched before the mark is gone.
+    fn switch_to(&mut self, target: Generation) -> Option<ActivationInput> {
+        let failed = |reason: String| {
+            Some(ActivationInput::Switched { target: target.id, end: SwitchEnd::Failed { reason } })
+        };
+        let adoption = match self.setup.files.kept_adoption(target.id) {
+            Ok(Some(adoption)) => adoption,
+            Ok(None) => return failed("the release is not kept here".to_owned()),
+            Err(error) => return failed(chain(&error)),
+        };
+        if let Err(error) = self.setup.files.leave() {
+            return failed(chain(&error));
+        }
+        let boot_was_required = required_boot(&self.setup.host).is_some();
+        self.switch = Some(PendingSwitch { target, boot_was_required });
+        self.setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Switch(Box::new(adoption))));
+        None
+    }
+
+    /// No run is under way now.
+    pub(super) fn go_back_if_free(&mut self) {
+        if let Some(input) = self.returns_now() {
+            self.give(input);
+        }
+    }
+
+    /// The return, where nothing is in its way.
+    fn returns_now(&mut self) -> Option<ActivationInput> {
+        if !self.host_is_free {
+            return None;
+        }
+        let PendingReturn { from, to } = self.back.take()?;
+        let state = self.setup.storage.durable().path().to_owned();
+        // Without a mark it is made all the same.
+        let _ = RunMark::begin(&state, crate::clock::now());
+        let returned = catch_unwind(AssertUnwindSafe(|| self.go_back(from, &to)));
+        RunMark::end(&state);
+        Some(match returned {
+            Ok(Ok(())) => ActivationInput::Returned,
+            Ok(Err(error)) => ActivationInput::ReturnFailed { reason: chain(&error) },
+            Err(_) => ActivationInput::ReturnFailed { reason: "the agent panicked; see its log".to_owned() },
+        })
+    }
+
+    fn go_back(&self, from: activation::GenerationId, to: &Generation) -> Result<(), ReturnHostError> {
+        let setup = &self.setup;
+        let traits = observed(&setup.host);
+        let settled: Mutex<HeldSettings> = Mutex::default();
+        // After whatever was to be adopted before.
+        let adopt = |adoption: &Adoption| {
+            let (release, adoption) = (setup.release.clone(), adoption.clone());
+            let settings = setup.storage.run_blocking(move |durable| release.adopt(durable, &adoption))?;
+            *settled.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = settings;
+            Ok(())
+        };
+        let host_return =
+            HostReturn { files: &setup.files, runner: &setup.runner, traits: &traits, adopt: &adopt };
+        let ReturnedHost { adoption, run, agent } = host_return.carry_out(from, to)?;
+        if let Some((run, inputs)) = run
+            && let Err(error) = record_full_run(&setup.storage, inputs, run)
+        {
+            tracing::warn!(error = %chain(&error), "what the run came to is not recorded");
+        }
+        let settings = settled.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let last_run = setup.storage.durable().last_run().ok().flatten();
+        let returned = ReturnedRelease { adoption, settings, last_run };
+        setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Returned(Box::new(returned))));
+        if agent.program.is_some() || agent.units {
+            tracing::warn!("the agent is as it was before: it is started anew");
+            setup.daemon.send_blocking(DaemonEvent::AgentPutBack);
+        }
+        Ok(())
+    }
+
+    /// Tells the rollout and the journal.
+    fn tell(&mut self, fact: &ActivationFact) {
+        log(fact);
+        let now = self.now();
+        let Some(confirmed) = self.activation.as_ref().map(|activation| activation.record().confirmed) else {
+            return;
+        };
+        let Some(kept) = &mut self.kept else { return };
+        let events = kept.told(fact, confirmed, &now);
+        let is_kept = matches!(fact, ActivationFact::Completed { .. });
+        self.report(events);
+        if is_kept {
+            self.keep_rollout();
+        }
+    }
+}
+
+fn log(fact: &ActivationFact) {
+    match fact {
+        ActivationFact::Refused { target, refusal } => {
+            tracing::error!(%target, "the generation is not activated: {refusal}");
+        }
+        ActivationFact::Started { target } => tracing::info!(%target, "a generation is switched to"),
+        ActivationFact::Completed { target } => tracing::info!(%target, "the switch ended"),
+        ActivationFact::Deferred { target, component } => {
+            tracing::warn!(%target, component, "the generation takes effect at the next boot");
+        }
+        ActivationFact::ProbeFailureFirst { probe, .. } => tracing::warn!(probe, "a probe began to fail"),
+        ActivationFact::ProbeResult { probe, outcome, .. } => tracing::info!(probe, "a probe: {outcome}"),
+        ActivationFact::FailedAfterConfirm { probe, .. } => {
+            tracing::error!(probe, "a probe goes on failing; the generation stays, as its release says");
+        }
+        ActivationFact::TryFailed { reason, .. } => {
+            tracing::warn!("a try to confirm failed: {}", model::text::one_line(reason));
+        }
+        ActivationFact::Confirmed { generation } => {
+            tracing::info!(%generation, "the generation is confirmed")
+        }
+        ActivationFact::Returning { from, to, cause } => {
+            tracing::error!(%from, %to, "this host goes back: {cause}");
+        }
+        ActivationFact::Returned { from, to, .. } => tracing::warn!(%from, %to, "this host is back"),
+        ActivationFact::ReturnFailed { to, reason } => {
+            tracing::error!(%to, "this host cannot go back yet: {}", model::text::one_line(reason));
+        }
+        ActivationFact::ConfirmRefused { generation, .. } => {
+            tracing::warn!(%generation, "an answer confirmed nothing: it came too late");
+        }
+        ActivationFact::WatchdogNotSet { reason } | ActivationFact::NotPersisted { reason } => {
+            tracing::error!("what guards an activation cannot be kept: {}", model::text::one_line(reason));
+        }
+        ActivationFact::ProbesDeclared { .. } | ActivationFact::QuarantineLifted { .. } => {}
+    }
+}
+
+/// What asks for a boot of the host, where something does.
+pub(super) fn required_boot(host: &Host) -> Option<String> {
+    use std::io::Read;
+    let root = host.root();
+    root.join(REQUIRED).symlink_metadata().ok()?;
+    let mut text = String::new();
+    let named = std::fs::File::open(root.join(REQUIRED_BY));
+    let read = named.and_then(|file| file.take(MAX_REQUIRED_BY).read_to_string(&mut text));
+    let component = read.ok().and_then(|_| text.lines().next().map(str::to_owned));
+    Some(component.unwrap_or_else(|| "the host".to_owned()))
+}

@@ -1,0 +1,397 @@
+//! The thread that drives the machine: one input at a time, with the time since the boot.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use activation::{
+    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationStage, ActivationTerms, BootId,
+    BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits, ProbeTopology, SwitchEnd,
+};
+use model::log::FactBody;
+use model::rollout::RolloutEventBody;
+use node::{ActivationRequest, Adoption, NodeInput, RolloutActivation, TrialStage};
+
+use super::probes::ProbeTasks;
+use super::view::ActivationView;
+use super::{ActivationCommand, ActivationSetup};
+use crate::events::DaemonEvent;
+use crate::generations::boot_moment;
+use crate::render::chain;
+
+/// The longest wait: a host that slept looks at the clock again.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How soon the kernel is asked again for its clock where it does not say.
+const CLOCK_RETRY: Duration = Duration::from_secs(5);
+
+/// The state of the thread.
+pub(super) struct ActivationTask {
+    pub(super) setup: Arc<ActivationSetup>,
+    /// `None`: nothing is under way, and what is held is what is confirmed.
+    pub(super) activation: Option<Activation>,
+    pub(super) kept: Option<RolloutActivation>,
+    pub(super) probes: ProbeTasks,
+    pub(super) boot: BootMoment,
+    /// What the host is switched to, and whether a boot was required before.
+    pub(super) switch: Option<PendingSwitch>,
+    /// Where the host goes back.
+    pub(super) back: Option<PendingReturn>,
+    /// No run is under way, and none begins.
+    pub(super) host_is_free: bool,
+    pub(super) trying: Option<(GenerationId, BootId)>,
+    /// What the node knows of it.
+    shown: Option<TrialStage>,
+}
+
+/// A switch that the daemon carries out.
+pub(super) struct PendingSwitch {
+    pub(super) target: Generation,
+    pub(super) boot_was_required: bool,
+}
+
+/// A return that waits until no run is under way.
+pub(super) struct PendingReturn {
+    pub(super) from: GenerationId,
+    pub(super) to: Generation,
+}
+
+impl ActivationTask {
+    /// Goes on with what the agent before left; `None` where the kernel does not say which boot this is.
+    pub(super) fn start(
+        setup: Arc<ActivationSetup>,
+        commands: SyncSender<ActivationCommand>,
+    ) -> Option<ActivationTask> {
+        let boot = match boot_moment() {
+            Ok(boot) => boot,
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "no release can be activated in waves");
+                return None;
+            }
+        };
+        let kept = setup.rollout.load().ok().and_then(|kept| kept.value.flatten());
+        let probes = ProbeTasks::new(setup.runtime.clone(), setup.host.clone(), commands);
+        let mut task = ActivationTask {
+            setup,
+            activation: None,
+            kept,
+            probes,
+            boot,
+            switch: None,
+            back: None,
+            host_is_free: false,
+            trying: None,
+            shown: None,
+        };
+        task.go_on();
+        Some(task)
+    }
+
+    fn go_on(&mut self) {
+        let Some(effects) = self.load() else { return };
+        let Some(activation) = &self.activation else { return };
+        let record = activation.record().clone();
+        let now = self.now();
+        let (events, order) = match &mut self.kept {
+            Some(kept) => {
+                let events = kept.resumed(&record, &now);
+                (events, kept.is_to_be_asked_again(&record).then(|| kept.order()))
+            }
+            None => (Vec::new(), None),
+        };
+        // Before what this process does of it.
+        self.report(events);
+        self.keep_rollout();
+        self.carry_out_all(effects);
+        if let Some(order) = order {
+            self.give(ActivationInput::Activate(Box::new(order)));
+        }
+        self.settle();
+    }
+
+    /// Reads the record, and goes on with it: what is to be done first. Nothing where it cannot be read.
+    fn load(&mut self) -> Option<Vec<ActivationEffect>> {
+        let now = self.now();
+        let durable = self.setup.storage.durable();
+        let found = self.setup.files.load(durable, &now);
+        let runs = self.setup.files.running();
+        let (found, runs) = match (found, runs) {
+            (Ok(found), Ok(runs)) => (found, runs),
+            (found, runs) => {
+                let error = found.err().map(|error| chain(&error));
+                let error = error.or(runs.err().map(|error| chain(&error))).unwrap_or_default();
+                tracing::error!(error, "the record of activations cannot be used");
+                return None;
+            }
+        };
+        if let Some(message) = found.repair {
+            tracing::error!("{message}");
+            let told = self.setup.storage.append_blocking(FactBody::Repaired { message });
+            told.unwrap_or_else(|error| tracing::warn!(error = %chain(&error), "it cannot be told"));
+        }
+        let process = self.setup.mark.process();
+        let found_host = FoundHost { process, runs };
+        let limits = GenerationLimits::default();
+        let (activation, effects) = Activation::start(found.record, limits, found_host, &now);
+        self.activation = Some(activation);
+        Some(effects)
+    }
+
+    pub(super) fn run(mut self, inbox: &Receiver<ActivationCommand>) {
+        loop {
+            let command = match inbox.recv_timeout(self.wait()) {
+                Ok(ActivationCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    return self.probes.stop();
+                }
+                Ok(command) => Some(command),
+                Err(RecvTimeoutError::Timeout) => None,
+            };
+            // A panic ends one step. What is under way has its deadline, and the watchdog keeps it.
+            let step = catch_unwind(AssertUnwindSafe(|| {
+                if let Some(command) = command {
+                    self.hear(command);
+                }
+                self.tick();
+            }));
+            if step.is_err() {
+                std::thread::sleep(CLOCK_RETRY);
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Duration {
+        let now = self.now();
+        let machine = self.activation.as_ref().and_then(Activation::next_deadline).map(|(at, _)| at);
+        let passes = self.activation.as_ref().is_some_and(Activation::probes_pass);
+        let soak = self.kept.as_ref().filter(|_| passes).and_then(|kept| kept.soak_ends(&now));
+        let due = [machine, soak].into_iter().flatten().min();
+        due.map_or(LONGEST_WAIT, |at| at.since(now.at).min(LONGEST_WAIT))
+    }
+
+    /// The time; the last known one where the kernel does not say.
+    pub(super) fn now(&mut self) -> BootMoment {
+        if let Ok(now) = boot_moment() {
+            self.boot = now;
+        }
+        self.boot.clone()
+    }
+
+    fn tick(&mut self) {
+        let now = self.now();
+        let is_due = |at: BootTime| at <= now.at;
+        let deadline = self.activation.as_ref().and_then(Activation::next_deadline);
+        if deadline.is_some_and(|(at, _)| is_due(at)) {
+            self.give(ActivationInput::Tick);
+        }
+        if let (Some(kept), Some(activation)) = (&mut self.kept, &self.activation)
+            && let Some(event) = kept.converges(activation, &now)
+        {
+            self.report(vec![event]);
+            self.keep_rollout();
+        }
+        self.settle();
+    }
+
+    fn hear(&mut self, command: ActivationCommand) {
+        match command {
+            ActivationCommand::Activate(request) => self.activate(*request),
+            ActivationCommand::Supersede(adoption) => self.supersede(&adoption),
+            ActivationCommand::Switched(end) => self.switched(end),
+            ActivationCommand::HostIsFree => {
+                self.host_is_free = true;
+                self.go_back_if_free();
+            }
+            ActivationCommand::ConfirmTried(outcome) => {
+                let Some((generation, boot)) = self.trying.take() else { return };
+                self.give(match outcome {
+                    Ok(()) => ActivationInput::ConfirmAnswered { generation, boot },
+                    Err(reason) => ActivationInput::TryFailed { reason },
+                });
+            }
+            ActivationCommand::GoBack(generation) => self.give(ActivationInput::Halted(generation)),
+            ActivationCommand::RolloutEnded(generation) => self.rollout_ended(generation),
+            ActivationCommand::Restate(generation) => self.restate(generation),
+            ActivationCommand::AdoptedAtOnce => self.adopted_at_once(),
+            ActivationCommand::Probed(result) => self.give(ActivationInput::Probe(result)),
+            ActivationCommand::Stop => {}
+        }
+    }
+
+    /// Only what converged is over: the control plane counts it, and waits for nothing more of this host.
+    fn rollout_ended(&mut self, generation: GenerationId) {
+        let soaks = self
+            .kept
+            .as_ref()
+            .is_some_and(|kept| kept.part.generation() == generation && kept.soak_ends(&self.boot).is_some());
+        if !soaks {
+            self.give(ActivationInput::RolloutEnded(generation));
+        }
+    }
+
+    fn activate(&mut self, request: ActivationRequest) {
+        // Whatever comes of it, the node waits to hear how it stands.
+        self.shown = None;
+        let durable = self.setup.storage.durable();
+        let generation = self.setup.files.keep(durable, &request.adoption);
+        if self.activation.is_none()
+            && let Some(effects) = self.load()
+        {
+            self.carry_out_all(effects);
+        }
+        let is_loaded = self.activation.is_some();
+        let generation = match generation {
+            Ok(generation) if is_loaded => generation,
+            Ok(_) => return self.not_begun(&request, "the record of activations cannot be used".to_owned()),
+            Err(error) => return self.not_begun(&request, chain(&error)),
+        };
+        let order = Box::new(ActivationOrder {
+            target: generation,
+            terms: request.terms,
+            probes: request.probes.clone(),
+        });
+        let waits_for_boot = self.activation.as_ref().is_some_and(|activation| {
+            matches!(&activation.record().under_way, ActivationStage::Deferred(trial) if trial.target.id != generation.id)
+        });
+        if !waits_for_boot {
+            self.kept = Some(RolloutActivation::new(&request, generation));
+            if let Err(error) = self.setup.rollout.store(&self.kept) {
+                self.kept = None;
+                return self.not_begun(&request, chain(&error));
+            }
+        }
+        self.give(ActivationInput::Activate(order));
+        self.settle();
+    }
+
+    /// The host is as it was.
+    fn not_begun(&mut self, request: &ActivationRequest, why: String) {
+        let confirmed =
+            self.activation.as_ref().map_or(Generation::AS_FOUND, |known| known.record().confirmed);
+        let generation = Generation { id: request.part.generation(), seq: request.part.seq, bytes: 0 };
+        tracing::error!(why, release = request.part.seq, "the release is not activated");
+        let events = RolloutActivation::new(request, generation).given_up(why, confirmed);
+        self.report_of(request.part.rollout.clone(), events);
+        self.settle();
+    }
+
+    fn supersede(&mut self, adoption: &Adoption) {
+        let target = Generation { id: GenerationId(adoption.root), seq: adoption.seq, bytes: 0 };
+        let (terms, probes) = (ActivationTerms::default(), ProbeTopology::default());
+        self.give(ActivationInput::Activate(Box::new(ActivationOrder { target, terms, probes })));
+    }
+
+    /// What is held is what is confirmed.
+    fn adopted_at_once(&mut self) {
+        let Some(activation) = &self.activation else { return };
+        let record = activation.record();
+        if let ActivationStage::Probation(_) = record.under_way {
+            let generation = record.confirmed.id;
+            self.give(ActivationInput::RolloutEnded(generation));
+        }
+        let is_settled = |known: &Activation| known.record().under_way == ActivationStage::Settled;
+        if self.activation.as_ref().is_some_and(is_settled) {
+            self.probes.stop();
+            (self.activation, self.kept) = (None, None);
+            self.keep_rollout();
+        }
+    }
+
+    fn restate(&mut self, generation: GenerationId) {
+        let now = self.now();
+        let (Some(kept), Some(activation)) = (&mut self.kept, &self.activation) else { return };
+        if kept.part.generation() != generation {
+            return;
+        }
+        let events = kept.restated(activation.record(), &now);
+        self.report(events);
+        self.keep_rollout();
+    }
+
+    fn switched(&mut self, end: Result<(), String>) {
+        let Some(switch) = self.switch.take() else { return };
+        let target = switch.target.id;
+        let end = match end.and_then(|()| self.setup.files.arrive(target).map_err(|error| chain(&error))) {
+            Err(reason) => SwitchEnd::Failed { reason },
+            Ok(()) => match super::effects::required_boot(&self.setup.host) {
+                Some(component) if !switch.boot_was_required => SwitchEnd::NeedsReboot { component },
+                _ => SwitchEnd::Done,
+            },
+        };
+        self.give(ActivationInput::Switched { target, end });
+    }
+
+    /// Gives the machine an input, and does all that follows.
+    pub(super) fn give(&mut self, input: ActivationInput) {
+        let now = self.now();
+        let Some(activation) = &mut self.activation else { return };
+        let effects = activation.handle(input, now.at);
+        self.carry_out_all(effects);
+        self.settle();
+    }
+
+    /// Says how it stands, and forgets a part that is over.
+    pub(super) fn settle(&mut self) {
+        let Some(activation) = &self.activation else {
+            return self.show(TrialStage::Settled, None);
+        };
+        let record = activation.record().clone();
+        if self.kept.as_ref().is_some_and(|kept| kept.is_over(&record)) {
+            self.kept = None;
+            self.keep_rollout();
+        }
+        let stage = match TrialStage::of(&record) {
+            // The host runs it already, and its probes are asked.
+            TrialStage::Settled if self.kept.is_some() => {
+                TrialStage::OnProbation { back_to: record.confirmed.id.0 }
+            }
+            stage => stage,
+        };
+        if stage != TrialStage::Returning {
+            (self.host_is_free, self.back) = (false, None);
+        }
+        let view = ActivationView::of(&record, self.boot.at);
+        if stage == TrialStage::Settled {
+            // What is adopted from now on is what the next one begins from.
+            self.activation = None;
+            self.probes.stop();
+        }
+        self.show(stage, view);
+    }
+
+    pub(super) fn show(&mut self, stage: TrialStage, view: Option<ActivationView>) {
+        self.setup.returning.store(stage == TrialStage::Returning, Ordering::Relaxed);
+        self.setup.local.set(|state| state.activation = view);
+        if self.shown.replace(stage) != Some(stage) {
+            self.setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Trial(stage)));
+        }
+    }
+
+    /// Events of the rollout that the activation is of.
+    pub(super) fn report(&mut self, events: Vec<RolloutEventBody>) {
+        if let Some(kept) = &self.kept {
+            self.report_of(kept.part.rollout.clone(), events);
+        }
+    }
+
+    fn report_of(&self, rollout: model::rollout::RolloutId, events: Vec<RolloutEventBody>) {
+        let ActivationSetup { log, storage, daemon, .. } = &*self.setup;
+        let says_more = !events.is_empty();
+        for event in events {
+            if let Err(error) = log.append_blocking(storage, rollout.clone(), event) {
+                // The host is kept without a log (LIF-10).
+                tracing::error!(error = %chain(&error), "an event of a rollout could not be recorded");
+            }
+        }
+        if says_more {
+            daemon.facts_wait();
+        }
+    }
+
+    /// Makes durable what is known of the rollout; after its events, so that a crash in between repeats one.
+    pub(super) fn keep_rollout(&self) {
+        if let Err(error) = self.setup.rollout.store(&self.kept) {
+            tracing::warn!(error = %chain(&error), "how far the rollout is cannot be recorded");
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The generations of this host on its disk: what is activated, where the host goes back to, and who sees to that
+//! (ROL-7, ROL-10, ROL-12).
+//!
+//! [`activation::Activation`] decides; here is what its effects `Persist`, `ArmWatchdog`, `Disarm`, `Forget` and `Return` do,
+//! and the answer to "what does the host run as a whole".
+//!
+//! ```text
+//! STATE/activation.json                the record: what is confirmed, what is under way
+//!       running.json                   the mark: the generation that the host runs as a whole; absent in the middle
+//!                                      of a switch or a return
+//!       generations/ID/adoption.json   the set of a kept generation, to be adopted again without the network
+//!       generations/ID/agent.json      the agent's program and unit files, as that generation had them
+//!       generations/programs/          the programs, by digest; the watchdog runs one of them
+//!       generations/lock               the loop that stands for the watchdog where there is no systemd
+//! ```
+//!
+//! Invariants:
+//! - A file is as before or as written, after a crash at any point ([`spool::StateFile`]).
+//! - The mark is taken away, durably, before anything of the host is touched, and is written after the last of it.
+//! - [`GenerationFiles::arm`] returns only once the set, the program and the unit files of the confirmed generation are
+//!   kept, and the watchdog runs. A trial begins on the confirmed generation, so what it keeps then is that
+//!   generation's; later it keeps nothing anew.
+//! - Contents that a kept generation needs are no garbage ([`Durable::collect_garbage`]).
+
+mod agent_files;
+mod boot;
+mod host_return;
+mod return_loop;
+mod return_units;
+pub mod return_verb;
+mod watchdog;
+
+use std::path::{Path, PathBuf};
+
+use activation::{
+    ActivationRecord, ActivationStage, BootMoment, BootTime, Generation, GenerationId, GenerationReturn,
+    ReturnCause,
+};
+use model::Digest;
+use node::Adoption;
+use serde::{Deserialize, Serialize};
+use spool::{Disk, PeekedFile, SpoolError, StateFile};
+
+pub use self::agent_files::{InstalledAgent, KeepAgentError, PutBackAgent, PutBackAgentError};
+pub use self::boot::{BootMomentError, boot_moment};
+pub use self::host_return::{HostReturn, ReturnHostError, ReturnedHost};
+pub use self::return_loop::{ReturnLoop, StartLoopError};
+pub use self::return_units::{ReturnUnits, SetUpUnitsError};
+pub use self::watchdog::{ReturnWatchdog, SetUpWatchdogError};
+use crate::machine::MachineOptions;
+use crate::state::{Durable, StateError};
+
+const MODE: u32 = 0o600;
+const RECORD_FILE: &str = "activation.json";
+const MARK_FILE: &str = "running.json";
+/// The directory of what is kept of generations.
+pub(crate) const DIRECTORY: &str = "generations";
+pub(crate) const ADOPTION_FILE: &str = "adoption.json";
+
+/// What the host runs as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RunningGeneration {
+    generation: GenerationId,
+}
+
+/// The record of activations, as a process that has the state directory goes on with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundActivationRecord {
+    /// The record.
+    pub record: ActivationRecord,
+    /// That it was damaged, and what that means; for the log of facts.
+    pub repair: Option<String>,
+}
+
+/// Why the watchdog is not armed. Nothing may be switched then.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmReturnError {
+    /// What is kept of generations cannot be read or written: no room, for one.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The files of generations cannot be read or written.
+    #[error("what is kept of generations cannot be used")]
+    Files(#[from] SpoolError),
+    /// The agent's program or its unit files cannot be kept.
+    #[error("the agent cannot be kept")]
+    Agent(#[from] KeepAgentError),
+    /// The confirmed generation is not the release held, and nothing is kept of it.
+    #[error("generation {0} is not kept, so that the host could not go back to it")]
+    NotKept(GenerationId),
+    /// Nothing would look.
+    #[error("nothing would look whether it is confirmed")]
+    Watchdog(#[from] SetUpWatchdogError),
+}
+
+/// The generations of one host on its disk. Every operation waits for the disk.
+pub struct GenerationFiles {
+    disk: Disk,
+    directory: PathBuf,
+    record: StateFile<ActivationRecord>,
+    running: StateFile<RunningGeneration>,
+    installed: InstalledAgent,
+    watchdog: ReturnWatchdog,
+}
+
+impl GenerationFiles {
+    /// The generations of the host that these options name.
+    pub fn of(options: &MachineOptions, disk: &Disk) -> GenerationFiles {
+        let state = options.state_dir();
+        GenerationFiles::with(
+            &state,
+            disk,
+            InstalledAgent::of_this_host(options),
+            ReturnWatchdog::of_this_host(options, disk),
+        )
+    }
+
+    /// The generations in a state directory, of this agent, looked after by this watchdog.
+    pub fn with(
+        state: &Path,
+        disk: &Disk,
+        installed: InstalledAgent,
+        watchdog: ReturnWatchdog,
+    ) -> GenerationFiles {
+        GenerationFiles {
+            disk: disk.clone(),
+            directory: state.join(DIRECTORY),
+            record: StateFile::new(disk, state.join(RECORD_FILE), MODE),
+            running: StateFile::new(disk, state.join(MARK_FILE), MODE),
+            installed,
+            watchdog,
+        }
+    }
+
+    /// The record, as a process finds it that does not have the state directory; it changes nothing.
+    ///
+    /// # Errors
+    /// When the disk refuses, or a newer version wrote it.
+    pub fn peek(&self) -> Result<PeekedFile<ActivationRecord>, SpoolError> {
+        self.record.peek()
+    }
+
+    /// The record, for the process that has the state directory.
+    ///
+    /// - Nothing is under way: what the host holds is what is confirmed. So it is where a release was adopted without a
+    ///   trial, also by an agent that knows no generations.
+    /// - The record is gone or damaged: where a generation's agent is kept, a trial was under way, and the host goes back to
+    ///   that generation. Else what it holds is confirmed. What it returned from before is forgotten.
+    ///
+    /// # Errors
+    /// When the disk refuses, or a newer version wrote it.
+    pub fn load(&self, durable: &Durable, now: &BootMoment) -> Result<FoundActivationRecord, StateError> {
+        let held = durable.adoption()?;
+        let generation = held.as_ref().map(|held| durable.generation_of(held)).transpose()?;
+        let held = generation.unwrap_or(Generation::AS_FOUND);
+        let peeked = self.record.peek().map_err(spool_error)?;
+        match peeked {
+            PeekedFile::Value(mut record) => {
+                if record.under_way == ActivationStage::Settled && record.confirmed.id != held.id {
+                    record.confirmed = held;
+                    keep_in(&mut record, held);
+                }
+                Ok(FoundActivationRecord { record, repair: None })
+            }
+            PeekedFile::Absent => {
+                Ok(FoundActivationRecord { record: self.without_record(held, now)?, repair: None })
+            }
+            PeekedFile::Damaged => {
+                let record = self.without_record(held, now)?;
+                let aside = self.record.load().map_err(spool_error)?.set_aside;
+                self.persist(&record).map_err(spool_error)?;
+                let aside = aside.map(|aside| format!("; it is now {}", aside.display())).unwrap_or_default();
+                let so = match &record.under_way {
+                    ActivationStage::Returning(_) => {
+                        format!("the host goes back to generation {}", record.confirmed.id)
+                    }
+                    _ => {
+                        format!("generation {}, which it holds, is taken for confirmed", record.confirmed.id)
+                    }
+                };
+                let repair = format!("the record of activations was damaged, so {so}{aside}");
+                Ok(FoundActivationRecord { record, repair: Some(repair) })
+            }
+        }
+    }
+
+    fn without_record(&self, held: Generation, now: &BootMoment) -> Result<ActivationRecord, StateError> {
+        let mut record = ActivationRecord { confirmed: held, ..ActivationRecord::default() };
+        keep_in(&mut record, held);
+        for id in self.kept().map_err(spool_error)? {
+            let is_way_back = id != held.id && self.has_agent(id);
+            if !is_way_back {
+                continue;
+            }
+            let confirmed = match id == GenerationId::AS_FOUND {
+                true => Generation::AS_FOUND,
+                false => match self.kept_adoption(id).map_err(spool_error)? {
+                    Some(adoption) => Generation { id, seq: adoption.seq, bytes: 0 },
+                    None => continue,
+                },
+            };
+            record.confirmed = confirmed;
+            keep_in(&mut record, confirmed);
+            // It is due already: whoever looks goes on with it.
+            record.under_way = ActivationStage::Returning(GenerationReturn {
+                from: held,
+                cause: ReturnCause::FoundElsewhere,
+                boot: now.boot.clone(),
+                deadline: BootTime::BOOT,
+            });
+        }
+        Ok(record)
+    }
+
+    /// [`activation::ActivationEffect::Persist`]: the record is durable when it returns.
+    ///
+    /// # Errors
+    /// When the disk refuses; the record is then as it was, or already the new one.
+    pub fn persist(&self, record: &ActivationRecord) -> Result<(), SpoolError> {
+        self.record.store(record)?;
+        if record.under_way == ActivationStage::Settled && !self.watchdog.is_set_up() {
+            // Only space: it is tried again with the next record.
+            if let Err(error) = self.keep_agents_of(record) {
+                tracing::warn!(error = %crate::render::chain(&error), "programs of generations stay");
+            }
+        }
+        Ok(())
+    }
+
+    /// What the host runs as a whole; nothing in the middle of a switch or a return. A damaged mark is none.
+    ///
+    /// # Errors
+    /// When the disk refuses, or a newer version wrote it.
+    pub fn running(&self) -> Result<Option<GenerationId>, SpoolError> {
+        Ok(self.running.load()?.value.map(|running| running.generation))
+    }
+
+    /// Takes the mark away, before anything of the host is touched; it is gone for good when this returns. It needs no
+    /// room on the disk.
+    ///
+    /// # Errors
+    /// When the disk refuses: the host must not be touched then.
+    pub fn leave(&self) -> Result<(), SpoolError> {
+        self.running.clear()
+    }
+
+    /// Writes the mark: the host runs a generation as a whole.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn arrive(&self, generation: GenerationId) -> Result<(), SpoolError> {
+        self.running.store(&RunningGeneration { generation })
+    }
+
+    /// Keeps the set of a release whose contents are here, and says what generation it is. What it is kept for
+    /// counts from the moment that its record names it; before, [`GenerationFiles::forget`] takes it away again.
+    ///
+    /// # Errors
+    /// When the disk refuses, or a content is missing.
+    pub fn keep(&self, durable: &Durable, adoption: &Adoption) -> Result<Generation, StateError> {
+        let generation = durable.generation_of(adoption)?;
+        if generation.id != GenerationId::AS_FOUND {
+            self.disk.make_dir(&self.of_generation(generation.id)).map_err(spool_error)?;
+            self.adoption_file(generation.id).store(adoption).map_err(spool_error)?;
+        }
+        Ok(generation)
+    }
+
+    /// [`activation::ActivationEffect::Forget`]: these generations are needed no more.
+    ///
+    /// # Errors
+    /// When the disk refuses; some may be gone then.
+    pub fn forget(&self, generations: &[GenerationId]) -> Result<(), SpoolError> {
+        for generation in generations {
+            let directory = self.of_generation(*generation);
+            if directory.is_dir() {
+                self.forget_agent(*generation)?;
+                self.adoption_file(*generation).clear()?;
+                // What else somebody put there stays.
+                let _ = std::fs::remove_dir(&directory);
+            }
+        }
+        self.keep_programs()
+    }
+
+    /// The generations of which something is kept.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn kept(&self) -> Result<Vec<GenerationId>, SpoolError> {
+        let read =
+            |source| SpoolError::Disk { op: spool::DiskOp::Read, path: self.directory.clone(), source };
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(read)?,
+        };
+        let mut kept = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(read)?.file_name();
+            kept.extend(name.to_str().and_then(|name| name.parse::<Digest>().ok()).map(GenerationId));
+        }
+        Ok(kept)
+    }
+
+    /// The set of a kept generation; nothing where none is kept, or what is kept is damaged.
+    ///
+    /// # Errors
+    /// When the disk refuses, or a newer version wrote it.
+    pub fn kept_adoption(&self, generation: GenerationId) -> Result<Option<Adoption>, SpoolError> {
+        match self.adoption_file(generation).peek()? {
+            PeekedFile::Value(adoption) => Ok(Some(adoption)),
+            PeekedFile::Absent | PeekedFile::Damaged => Ok(None),
+        }
+    }
+
+    /// [`activation::ActivationEffect::ArmWatchdog`], before [`activation::ActivationEffect::Persist`] of the record `to_be`
+    /// ([`activation::Activation::record`]): what a return needs is kept, and the watchdog looks from now on,
+    /// whatever becomes of this process. When it looks is in the record.
+    ///
+    /// # Errors
+    /// [`ArmReturnError`]: what was armed before is so still.
+    pub fn arm(&self, durable: &Durable, to_be: &ActivationRecord) -> Result<(), ArmReturnError> {
+        let confirmed = to_be.confirmed.id;
+        if self.begins_trial(to_be)? {
+            self.keep_confirmed(durable, to_be)?;
+        }
+        let program = self.kept_program(confirmed)?.ok_or(ArmReturnError::NotKept(confirmed))?;
+        Ok(self.watchdog.set_up(&program)?)
+    }
+
+    /// Whether the host is on its confirmed generation, and leaves it now.
+    fn begins_trial(&self, to_be: &ActivationRecord) -> Result<bool, SpoolError> {
+        let is_on_confirmed = match self.record.peek()? {
+            PeekedFile::Absent => true,
+            PeekedFile::Value(record) => {
+                matches!(record.under_way, ActivationStage::Settled | ActivationStage::Probation(_))
+            }
+            PeekedFile::Damaged => false,
+        };
+        Ok(is_on_confirmed && matches!(to_be.under_way, ActivationStage::Armed(_)))
+    }
+
+    fn keep_confirmed(&self, durable: &Durable, to_be: &ActivationRecord) -> Result<(), ArmReturnError> {
+        let confirmed = to_be.confirmed.id;
+        if confirmed != GenerationId::AS_FOUND && self.kept_adoption(confirmed)?.is_none() {
+            let held = durable.adoption()?.filter(|held| GenerationId(held.root) == confirmed);
+            self.keep(durable, &held.ok_or(ArmReturnError::NotKept(confirmed))?)?;
+        }
+        Ok(self.keep_agent(confirmed)?)
+    }
+
+    /// [`activation::ActivationEffect::Disarm`], after the record is durable: the watchdog has nothing to do any more.
+    ///
+    /// # Errors
+    /// When it stays. That does no harm: it reads the record, and that says so too.
+    pub fn disarm(&self, record: &ActivationRecord) -> Result<(), SetUpWatchdogError> {
+        self.watchdog.take_down()?;
+        if let Err(error) = self.keep_agents_of(record) {
+            tracing::warn!(error = %crate::render::chain(&error), "programs of generations stay");
+        }
+        Ok(())
+    }
+
+    /// The watchdog.
+    pub fn watchdog(&self) -> &ReturnWatchdog {
+        &self.watchdog
+    }
+
+    /// What is adopted to return to a generation: its set, without the floor of releases, which stays that of the release
+    /// held. The host as it was found is a release without any object. `None`: nothing was ever held.
+    ///
+    /// # Errors
+    /// [`ReturnHostError::NotKept`] where its set is not kept, and those of the disk.
+    pub fn adoption_for_return(
+        &self,
+        to: &Generation,
+        held: Option<Adoption>,
+    ) -> Result<Option<Adoption>, ReturnHostError> {
+        if to.id == GenerationId::AS_FOUND {
+            let as_found = |held| Adoption { root: Digest::ZERO, objects: Default::default(), ..held };
+            return Ok(held.map(as_found));
+        }
+        let kept = self.kept_adoption(to.id)?;
+        let is_held = held.as_ref().is_some_and(|held| GenerationId(held.root) == to.id);
+        match (kept, held) {
+            (Some(kept), Some(held)) => Ok(Some(Adoption { floor: held.floor, ..kept })),
+            (Some(kept), None) => Ok(Some(kept)),
+            (None, held) if is_held => Ok(held),
+            (None, _) => Err(ReturnHostError::NotKept(to.id)),
+        }
+    }
+
+    fn of_generation(&self, generation: GenerationId) -> PathBuf {
+        self.directory.join(generation.0.to_string())
+    }
+
+    fn adoption_file(&self, generation: GenerationId) -> StateFile<Adoption> {
+        StateFile::new(&self.disk, self.of_generation(generation).join(ADOPTION_FILE), MODE)
+    }
+}
+
+fn spool_error(source: SpoolError) -> StateError {
+    StateError::Spool { what: "use what is kept of generations", source }
+}
+
+/// A generation is kept, as the newest.
+fn keep_in(record: &mut ActivationRecord, generation: Generation) {
+    record.kept.retain(|kept| kept.id != generation.id);
+    if generation.id != GenerationId::AS_FOUND {
+        record.kept.push(generation);
+    }
+}

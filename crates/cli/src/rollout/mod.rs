@@ -1,0 +1,177 @@
+//! `muster rollout`: how a release reaches the nodes of its channel, and words to it.
+
+mod show;
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use model::Channel;
+use rollout::RolloutState;
+use server::api::NodeName;
+use server::api::rollouts::{
+    CONTROL_ROLLOUT, ControlRollout, EXPLAIN_ROLLOUT, ROLLOUT, ROLLOUTS, RolloutHistory, RolloutName,
+    RolloutTurn, RolloutView,
+};
+
+use crate::connect::Connect;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::screen::{Screen, aside};
+
+pub(crate) use show::word;
+pub use show::{explained, line, list, show};
+
+/// How often `watch` looks.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+const AFTER: &str = "\
+A ROLLOUT is an id, as stable@4f1c2a9, or a channel: that one's newest.
+
+Examples:
+  muster rollout list
+  muster rollout show stable         its waves, and why nodes wait
+  muster rollout watch stable        follow it until it stands still
+  muster rollout explain web-1       why this node has not changed yet
+  muster rollout pause stable        start no node until it is resumed
+  muster rollout resume stable       go on, after a pause or in spite of what failed
+  muster rollout approve stable      count the newest wave's gate as passed
+  muster rollout abort stable        end it where it is
+  muster rollout rollback stable     have what was started go back";
+
+/// Arguments of `muster rollout`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct RolloutArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    what: RolloutVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum RolloutVerb {
+    /// List rollouts, those of the newest releases first
+    List {
+        /// Only those of this channel
+        #[arg(long)]
+        channel: Option<Channel>,
+        /// At most this many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Show a rollout: its waves, what it waits for, what stopped it
+    Show {
+        /// Its id or channel
+        rollout: String,
+    },
+    /// Follow a rollout until it is through, or stands still
+    #[command(after_help = "Ends with 3 where it halted.")]
+    Watch {
+        /// Its id or channel
+        rollout: String,
+    },
+    /// Say why a node has not changed yet
+    Explain {
+        /// Its hostname or id
+        node: String,
+    },
+    /// Count the gate of the newest open wave as passed, or let one begin that waits after a halt
+    Approve {
+        /// Its id or channel
+        rollout: String,
+    },
+    /// Start no node until it is resumed
+    Pause {
+        /// Its id or channel
+        rollout: String,
+    },
+    /// Go on: after a pause, or after a halt in spite of what failed
+    Resume {
+        /// Its id or channel
+        rollout: String,
+    },
+    /// End it where it is: nodes that did not begin stay on what they have
+    Abort {
+        /// Its id or channel
+        rollout: String,
+    },
+    /// Have every node that was started go back, where the release's terms allow that
+    Rollback {
+        /// Its id or channel
+        rollout: String,
+    },
+    /// Take a node out of a rollout: it holds up no wave and no other node
+    Skip {
+        /// Its id or channel
+        rollout: String,
+        /// The node's hostname or id
+        node: String,
+    },
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the control plane cannot be asked, or refuses.
+pub async fn run(args: &RolloutArgs, screen: Screen) -> Result<Exit, Failure> {
+    let operator = args.connect.dial().await?;
+    let order = match &args.what {
+        RolloutVerb::List { channel, limit } => {
+            let limit = usize::from(*limit).into();
+            let request = RolloutHistory { channel: channel.clone(), before: None, limit };
+            let rollouts = operator.call(&ROLLOUTS, request).await?;
+            return Ok(screen.result(&rollouts, || list(&rollouts, screen))?);
+        }
+        RolloutVerb::Show { rollout } => {
+            let view = operator.call(&ROLLOUT, RolloutName::from(rollout.as_str())).await?;
+            screen.result(&view, || show(&view, screen))?;
+            return Ok(Exit::Ok);
+        }
+        RolloutVerb::Watch { rollout } => return watch(&operator, rollout, screen).await,
+        RolloutVerb::Explain { node } => {
+            let view = operator.call(&EXPLAIN_ROLLOUT, NodeName { node: node.clone() }).await?;
+            screen.result(&view, || explained(node, view.as_ref()))?;
+            return Ok(Exit::Ok);
+        }
+        RolloutVerb::Approve { rollout } => (rollout, RolloutTurn::Approve, None),
+        RolloutVerb::Pause { rollout } => (rollout, RolloutTurn::Pause, None),
+        RolloutVerb::Resume { rollout } => (rollout, RolloutTurn::Resume, None),
+        RolloutVerb::Abort { rollout } => (rollout, RolloutTurn::Abort, None),
+        RolloutVerb::Rollback { rollout } => (rollout, RolloutTurn::Rollback, None),
+        RolloutVerb::Skip { rollout, node } => (rollout, RolloutTurn::Skip, Some(node.clone())),
+    };
+    let (rollout, turn, node) = order;
+    let order = ControlRollout { rollout: rollout.clone(), turn, node };
+    let view = operator.call(&CONTROL_ROLLOUT, order).await?;
+    screen.result(&view, || show(&view, screen))?;
+    Ok(Exit::Ok)
+}
+
+/// Says each change in one line, until the rollout is through or stands still.
+async fn watch(operator: &Operator, rollout: &str, screen: Screen) -> Result<Exit, Failure> {
+    let mut said = String::new();
+    loop {
+        let view = operator.call(&ROLLOUT, RolloutName::from(rollout)).await?;
+        if let Some(exit) = stands(&view) {
+            screen.result(&view, || show(&view, screen))?;
+            return Ok(exit);
+        }
+        let now = line(&view);
+        if now != said && !screen.is_json() {
+            aside(&now);
+        }
+        said = now;
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What a rollout came to that does not go on by itself.
+fn stands(view: &RolloutView) -> Option<Exit> {
+    match view.state {
+        RolloutState::Opening | RolloutState::Active | RolloutState::Converging => None,
+        RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| halt.goes_back) => None,
+        RolloutState::Failed | RolloutState::Reverted => Some(Exit::SomeFailed),
+        RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned => Some(Exit::Ok),
+    }
+}

@@ -1,0 +1,108 @@
+//! ROL-1, ROL-2: a publish says which wave begins when and with how many nodes, whom no wave takes, and what the rollout is
+//! called; a policy that changed is shown by `diff` and published, though no node gets anything else.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::{Value, json};
+use test_support::programs::repo::{Control, app_module, code, fleet_yaml, muster, out, write};
+use trust::Header;
+use trust::rollout_terms::OnFailure;
+
+const COMMIT: &str = "4f1c2a94f1c2a94f1c2a94f1c2a94f1c2a94f1c2";
+const WAVES: &str = "rollouts:
+  stable:
+    waves:
+      - {name: canary, where: 'labels.ring == \"0\"', gate: {soak: 30m}}
+      - {name: data, nodes: \"db-*.test\", notBefore: +24h}
+    onFailure: rollback
+probes:
+  web: {http: \"http://localhost/health\"}
+";
+
+fn repo(rollouts: &str) -> Vec<(&'static str, String)> {
+    let nodes = "nodes:\n  - match: [web-1.test]\n    modules: [app]\n    labels: {ring: \"0\"}\n  \
+                 - match: [web-2.test, db-1.test]\n    modules: [app]\n";
+    vec![
+        ("fleet.yaml", fleet_yaml()),
+        ("modules/app/module.yaml", app_module("hello")),
+        ("nodes.yaml", nodes.to_owned()),
+        ("rollouts.yaml", rollouts.to_owned()),
+    ]
+}
+
+/// `muster VERB` over the fleet repo of a directory, with the exit code and what it printed.
+async fn run(control: &Control, dir: &std::path::Path, args: &[&str]) -> (i32, String) {
+    let operator = control.operator_file();
+    let operator = operator.to_str().unwrap();
+    let done = muster(dir, &[args, &["--operator", operator]].concat()).await;
+    (code(&done), out(&done))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_words_and_as_json() {
+    let (control, dir) = (Control::start().await, tempfile::tempdir().unwrap());
+    write(dir.path(), &repo(WAVES));
+    let (_, text) = run(&control, dir.path(), &["publish", "--dry-run"]).await;
+    for line in [
+        "rollout in channel stable:\n  canary  1 node, at once\n  data    1 node, after 100 % of canary confirmed it and soaked 30m, not before ",
+        "\n  rest    1 node, after 100 % of data confirmed it and soaked 5m, not before ",
+        "; no wave takes web-2.test\n",
+        "when more fail than a gate allows, it stops by itself, and the nodes that began go back\n",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+    let (_, text) = run(&control, dir.path(), &["--json", "publish", "--yes", "--ref", COMMIT]).await;
+    let published: Value = serde_json::from_str(&text).unwrap();
+    let rollout = &published["plannedRollouts"][0];
+    assert_eq!(rollout["id"], format!("stable@{COMMIT}"));
+    assert_eq!(rollout["waves"][2]["takenByNoWave"], json!(["web-2.test"]));
+    let header = header(&control).await;
+    assert_eq!(header.requires, ["rollout"]);
+    assert_eq!(header.rollout.as_ref().unwrap().waves.len(), 2);
+    assert!(header.fallbacks.is_empty(), "there was no release before");
+
+    // The commit is taken: the rollout is called by the header's digest.
+    write(dir.path(), &repo(&WAVES.replace("30m", "1h")));
+    let (differs, text) = run(&control, dir.path(), &["diff"]).await;
+    assert_eq!(differs, 2, "{text}");
+    assert!(text.contains("3 same, 0 change") && text.contains("stable: wave canary"), "{text}");
+    assert!(text.contains("soak: 30m -> 1h"), "{text}");
+    assert!(
+        !text.contains("wave data"),
+        "a time that is counted from the signature is no difference: {text}"
+    );
+    let (_, text) = run(&control, dir.path(), &["publish", "--yes", "--ref", COMMIT]).await;
+    assert!(text.contains("published release 2"), "{text}");
+    assert!(text.contains("rollout stable@") && !text.contains(COMMIT), "{text}");
+    let second = self::header(&control).await;
+    assert_eq!(second.rollout.as_ref().unwrap().on_failure, OnFailure::Rollback);
+    assert_eq!(second.fallbacks.iter().map(|fallback| fallback.seq).collect::<Vec<_>>(), [1]);
+    let (same, text) = run(&control, dir.path(), &["publish", "--dry-run", "--ref", COMMIT]).await;
+    assert_eq!(same, 0, "{text}");
+
+    // What an earlier release held goes out by the waves that it had.
+    let (_, text) = run(&control, dir.path(), &["release", "rollback", "1", "--yes"]).await;
+    let third = self::header(&control).await;
+    assert_eq!(third.seq, 3, "{text}");
+    assert_eq!(third.rollout, header.rollout);
+    assert_eq!(third.fallbacks.iter().map(|fallback| fallback.seq).collect::<Vec<_>>(), [2, 1]);
+}
+
+/// What shows only beside the time publishes nothing, and `check` says it with its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_day_that_is_past_is_refused() {
+    let (control, dir) = (Control::start().await, tempfile::tempdir().unwrap());
+    write(dir.path(), &repo(&WAVES.replace("+24h", "2020-01-01")));
+    for verb in [&["publish", "--yes"][..], &["publish", "--dry-run"]] {
+        let (code, text) = run(&control, dir.path(), verb).await;
+        assert_eq!(code, 1, "{text}");
+    }
+    let checked = muster(dir.path(), &["check"]).await;
+    assert_eq!(code(&checked), 1);
+    assert!(out(&checked).contains("rollouts.yaml:5:53  E112"), "{}", out(&checked));
+}
+
+async fn header(control: &Control) -> Header {
+    let head =
+        control.operator().await.call(&server::api::HEAD, server::api::operation::Empty {}).await.unwrap();
+    serde_json::from_str(&head.headers.values().next().unwrap().payload).unwrap()
+}

@@ -1,0 +1,232 @@
+//! [`RolloutActivation`]: what an activation says to the rollout that it is of, from its beginning to the end of the soak
+//! (ROL-5, ROL-7).
+//!
+//! ```text
+//! ActivationFact        event                          ActivationFact          event
+//! Started               ActivationStarted              FailedAfterConfirm      Failed
+//! Deferred              ActivationDeferred             Returning (no halt)     Failed
+//! Completed             ActivationComplete, its boot   Returned                RollbackComplete
+//! ProbesDeclared        ProbeTopologyDeclared          Refused                 Failed, RollbackComplete
+//! ProbeResult           ProbeResult
+//! ProbeFailureFirst     ProbeFailureFirst              confirmed, every enforcing probe passes, and the soak is over
+//!                                                      by the clock since the boot: Converged, once
+//! ```
+//!
+//! A host that booted meanwhile soaks anew: its probes say nothing of the boot before.
+
+use std::time::Duration;
+
+use activation::{
+    Activation, ActivationFact, ActivationOrder, ActivationRecord, ActivationRefusal, ActivationStage,
+    ActivationTerms, BootMoment, BootTime, Generation, GenerationId, HealthProbe, HealthProbeMode,
+    HealthProbeOutcome, ProbeTopology, ReturnCause,
+};
+use model::rollout::{DeclaredProbe, MAX_EVENT_TEXT, ProbeMode, ProbeOutcome, RolloutEventBody};
+use model::text::beginning;
+use serde::{Deserialize, Serialize};
+
+use crate::rollout_part::{ActivationRequest, RolloutPart, TrialStage};
+
+/// An activation that is of a rollout; durable before anything of it is carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutActivation {
+    /// Of which rollout.
+    pub part: RolloutPart,
+    /// What is activated.
+    target: Generation,
+    terms: ActivationTerms,
+    probes: ProbeTopology,
+    /// Since when the host runs it, in the boot in which that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    complete: Option<BootMoment>,
+    /// That it converged was said.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    converged: bool,
+}
+
+impl RolloutActivation {
+    /// One that begins.
+    pub fn new(request: &ActivationRequest, target: Generation) -> RolloutActivation {
+        let ActivationRequest { part, terms, probes, .. } = request.clone();
+        RolloutActivation { part, target, terms, probes, complete: None, converged: false }
+    }
+
+    /// What the host is to do.
+    pub fn order(&self) -> ActivationOrder {
+        ActivationOrder { target: self.target, terms: self.terms, probes: self.probes.clone() }
+    }
+
+    /// What a fact of the activation is to the rollout. `confirmed`: where the host is, or goes back to.
+    pub fn told(
+        &mut self,
+        fact: &ActivationFact,
+        confirmed: Generation,
+        now: &BootMoment,
+    ) -> Vec<RolloutEventBody> {
+        let id = self.target.id;
+        match fact {
+            // The same request again.
+            ActivationFact::Refused { refusal: ActivationRefusal::UnderWay, .. } => Vec::new(),
+            ActivationFact::Refused { target, refusal } if *target == id => {
+                self.given_up(refusal.to_string(), confirmed)
+            }
+            ActivationFact::Started { target } if *target == id => vec![RolloutEventBody::ActivationStarted],
+            ActivationFact::Completed { target } if *target == id => vec![self.completed(now)],
+            ActivationFact::Deferred { target, component } if *target == id => {
+                vec![RolloutEventBody::ActivationDeferred { component: kept(component) }]
+            }
+            ActivationFact::ProbesDeclared { generation, probes } if *generation == id => {
+                vec![declared(probes)]
+            }
+            ActivationFact::ProbeResult { generation, boot, probe, outcome } if *generation == id => {
+                let outcome = match outcome {
+                    HealthProbeOutcome::Passed => ProbeOutcome::Pass,
+                    HealthProbeOutcome::Failed { .. }
+                    | HealthProbeOutcome::TimedOut
+                    | HealthProbeOutcome::TooMuchOutput => ProbeOutcome::Fail,
+                };
+                let boot = boot.as_str().to_owned();
+                vec![RolloutEventBody::ProbeResult { probe: probe.clone(), outcome, boot }]
+            }
+            ActivationFact::ProbeFailureFirst { generation, probe, .. } if *generation == id => {
+                vec![RolloutEventBody::ProbeFailureFirst { probe: probe.clone() }]
+            }
+            ActivationFact::FailedAfterConfirm { generation, probe } if *generation == id => {
+                vec![failed(ReturnCause::ProbeFailed { probe: probe.clone() }.to_string())]
+            }
+            ActivationFact::Returning { from, cause, .. } if *from == id && *cause != ReturnCause::Halted => {
+                vec![failed(cause.to_string())]
+            }
+            ActivationFact::Returned { from, .. } if *from == id => {
+                vec![RolloutEventBody::RollbackComplete { release: confirmed.seq }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Nothing of it was, or could be, begun.
+    pub fn given_up(&self, why: String, confirmed: Generation) -> Vec<RolloutEventBody> {
+        vec![failed(why), RolloutEventBody::RollbackComplete { release: confirmed.seq }]
+    }
+
+    /// What a process that begins says of what the one before it, or the watchdog, came to; before it goes on.
+    pub fn resumed(&mut self, record: &ActivationRecord, now: &BootMoment) -> Vec<RolloutEventBody> {
+        let id = self.target.id;
+        let was_told_here = self.complete.as_ref().is_some_and(|complete| complete.boot == now.boot);
+        match &record.under_way {
+            ActivationStage::Confirming(trial)
+                if trial.target.id == id && trial.boot == now.boot && !was_told_here =>
+            {
+                vec![self.completed(now)]
+            }
+            ActivationStage::Probation(_) if record.confirmed.id == id && !was_told_here => {
+                vec![self.completed(now), declared(&self.probes)]
+            }
+            ActivationStage::Settled | ActivationStage::Probation(_) if record.confirmed.id != id => {
+                let known = record.quarantine.all().iter().find(|known| known.id == id);
+                let why = known.map_or("it was not begun".to_owned(), |known| known.cause.to_string());
+                self.given_up(why, record.confirmed)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is said again to a control plane that knows nothing of it.
+    pub fn restated(&mut self, record: &ActivationRecord, now: &BootMoment) -> Vec<RolloutEventBody> {
+        match record.confirmed.id == self.target.id {
+            true => vec![self.completed(now), declared(&self.probes)],
+            false => Vec::new(),
+        }
+    }
+
+    fn completed(&mut self, now: &BootMoment) -> RolloutEventBody {
+        (self.complete, self.converged) = (Some(now.clone()), false);
+        let boot = now.boot.as_str().to_owned();
+        RolloutEventBody::ActivationComplete { release: self.part.seq, boot }
+    }
+
+    /// That it converged: confirmed, with its probes passing, after its soak. Once.
+    pub fn converges(&mut self, activation: &Activation, now: &BootMoment) -> Option<RolloutEventBody> {
+        let complete = self.complete.as_ref().filter(|complete| complete.boot == now.boot)?;
+        let soaked = now.at.since(complete.at);
+        let is_over = soaked >= self.soak() && activation.record().confirmed.id == self.target.id;
+        if self.converged || !is_over || !activation.probes_pass() {
+            return None;
+        }
+        self.converged = true;
+        Some(RolloutEventBody::Converged {
+            release: self.part.seq,
+            boot: now.boot.as_str().to_owned(),
+            soaked_secs: soaked.as_secs(),
+        })
+    }
+
+    /// When the soak is over, unless that was said.
+    pub fn soak_ends(&self, now: &BootMoment) -> Option<BootTime> {
+        let complete = self.complete.as_ref().filter(|complete| complete.boot == now.boot)?;
+        (!self.converged).then(|| complete.at.plus(self.soak()))
+    }
+
+    fn soak(&self) -> Duration {
+        Duration::from_secs(self.part.soak_secs)
+    }
+
+    /// Whether its part in the rollout is over: it was left, or nothing is to be said of it any more.
+    pub fn is_over(&self, record: &ActivationRecord) -> bool {
+        record.under_way == ActivationStage::Settled
+            && (record.confirmed.id != self.target.id || self.converged)
+    }
+
+    /// Whether the host runs it already and only its probes are to be asked: another release with the same content, whose
+    /// process ended before it converged.
+    pub fn is_to_be_asked_again(&self, record: &ActivationRecord) -> bool {
+        record.under_way == ActivationStage::Settled
+            && record.confirmed.id == self.target.id
+            && !self.converged
+    }
+}
+
+impl TrialStage {
+    /// As a record has it.
+    pub fn of(record: &ActivationRecord) -> TrialStage {
+        let back_to = record.confirmed.id.0;
+        match &record.under_way {
+            ActivationStage::Settled => TrialStage::Settled,
+            ActivationStage::Armed(_) | ActivationStage::Confirming(_) => TrialStage::UnderWay { back_to },
+            ActivationStage::Deferred(_) => TrialStage::WaitsForBoot { back_to },
+            ActivationStage::Probation(probation) => {
+                TrialStage::OnProbation { back_to: probation.previous.id.0 }
+            }
+            ActivationStage::Returning(_) => TrialStage::Returning,
+        }
+    }
+}
+
+/// The generation of a part.
+impl RolloutPart {
+    /// The generation that it activates.
+    pub fn generation(&self) -> GenerationId {
+        GenerationId(self.root)
+    }
+}
+
+fn failed(message: String) -> RolloutEventBody {
+    RolloutEventBody::Failed { message: kept(&message) }
+}
+
+fn kept(text: &str) -> String {
+    beginning(text, MAX_EVENT_TEXT).to_owned()
+}
+
+fn declared(probes: &ProbeTopology) -> RolloutEventBody {
+    let of = |probe: &HealthProbe| DeclaredProbe {
+        name: probe.name.clone(),
+        mode: match probe.mode {
+            HealthProbeMode::Enforce => ProbeMode::Enforce,
+            HealthProbeMode::Observe => ProbeMode::Observe,
+            HealthProbeMode::Disabled => ProbeMode::Disabled,
+        },
+    };
+    RolloutEventBody::ProbeTopologyDeclared { probes: probes.probes().iter().map(of).collect() }
+}

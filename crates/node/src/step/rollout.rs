@@ -1,0 +1,579 @@
+//! What the node does of a rollout (ROL-5, ROL-7): a release whose signed header has rollout terms is not adopted at once.
+//!
+//! ```text
+//! offer -> judged, fetched -> Prepare -> prepared: its wave by its signed set
+//! answer {acknowledge}  -> not before its time: DispatchReject
+//!                          else DispatchAck in the log, and a contact at once
+//! answer {proceed}      -> that acknowledgement was taken: Activate
+//! answer {hold}, or of another rollout: what was prepared is dropped
+//! Switch -> adopted, a full run -> Switched
+//! answer {goBack}       -> the signed terms let it, and the pointer is to where it would return: GoBack
+//! ```
+//!
+//! Invariants: nothing is begun whose acknowledgement was not taken by the control plane; the signed terms, and nothing
+//! that an answer says, decide the wave, its time, its soak and whether a halt takes the host back.
+
+use std::sync::Arc;
+
+use lang::Value;
+use model::exchange::{Answer, Offer};
+use model::log::Cursor;
+use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
+use model::{Digest, RunReport, Timestamp};
+use rollout::{RolloutRules, probes_of};
+use trust::Header;
+use trust::rollout_terms::{OnFailure, RolloutTerms};
+
+use super::{Node, ReleaseChange};
+use crate::io::{NodeEffect, RunFailure};
+use crate::rollout_part::{
+    ActivationRequest, PreparedRelease, ReturnedRelease, RolloutPart, TrialStage, terms_of,
+};
+use crate::state::Adoption;
+
+/// The code of a request for a wave whose signed time has not come.
+pub const NOT_BEFORE_CODE: &str = "not-before";
+/// The code of a request to a host that is paused.
+pub const PAUSED_CODE: &str = "paused";
+
+/// How the node stands in rollouts.
+#[derive(Debug, Default)]
+pub(super) struct RolloutParticipation {
+    /// What it activates, or has activated while the rollout goes on.
+    part: Option<RolloutPart>,
+    trial: TrialStage,
+    acknowledgement: Option<Acknowledgement>,
+    /// What was refused last: each request once.
+    rejected: Option<RejectedDispatch>,
+    switch: Option<SwitchStage>,
+    try_to_confirm: Option<ConfirmTry>,
+    /// That no run is under way was said since the host is to go back.
+    freed: bool,
+}
+
+/// An answer to a dispatch.
+#[derive(Debug)]
+struct Acknowledgement {
+    rollout: RolloutId,
+    /// Its number in the log, once it is durable.
+    fact: Option<Cursor>,
+    /// The control plane has it.
+    taken: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct RejectedDispatch {
+    rollout: RolloutId,
+    until: Option<Timestamp>,
+    code: &'static str,
+}
+
+/// How far a switch is.
+#[derive(Debug)]
+enum SwitchStage {
+    /// It begins once no run is under way.
+    Due(Box<Adoption>),
+    /// The release is being adopted.
+    Adopting,
+    /// The full run is made.
+    Running,
+}
+
+/// How far a try to confirm is.
+#[derive(Debug, PartialEq, Eq)]
+enum ConfirmTry {
+    /// The next check-in carries it.
+    Wanted,
+    /// Its check-in is under way.
+    Asked,
+}
+
+/// A release that can be begun, once that is asked.
+#[derive(Debug)]
+pub(super) struct WaitingRelease {
+    adoption: Adoption,
+    names: RolloutNames,
+    prepared: Option<PreparedWave>,
+}
+
+#[derive(Debug)]
+struct PreparedWave {
+    rules: RolloutRules,
+    wave: usize,
+    probes: activation::ProbeTopology,
+}
+
+/// What a rollout may be called.
+#[derive(Debug)]
+struct RolloutNames {
+    seq: u64,
+    by_commit: RolloutId,
+    by_header: RolloutId,
+}
+
+impl RolloutNames {
+    fn of(header: &Header, digest: &Digest) -> RolloutNames {
+        let id = |label| RolloutId::of_release(&header.channel, label, digest, |_| false);
+        RolloutNames { seq: header.seq, by_commit: id(header.label.as_deref()), by_header: id(None) }
+    }
+
+    fn has(&self, dispatch: &RolloutDispatch) -> bool {
+        self.seq == dispatch.seq && [&self.by_commit, &self.by_header].contains(&&dispatch.rollout)
+    }
+}
+
+impl RolloutParticipation {
+    pub(super) fn restored(part: Option<RolloutPart>, trial: TrialStage) -> RolloutParticipation {
+        RolloutParticipation { part, trial, ..RolloutParticipation::default() }
+    }
+
+    /// The host goes back, so that no run may begin.
+    pub(super) fn returns(&self) -> bool {
+        self.trial == TrialStage::Returning
+    }
+
+    /// A release is being activated, or left: no other one is taken.
+    pub(super) fn keeps_others_out(&self) -> bool {
+        matches!(self.trial, TrialStage::UnderWay { .. } | TrialStage::Returning) || self.switch.is_some()
+    }
+
+    fn is_part(&self, dispatch: &RolloutDispatch) -> Option<&RolloutPart> {
+        let part = self.part.as_ref()?;
+        (part.rollout == dispatch.rollout && part.seq == dispatch.seq).then_some(part)
+    }
+
+    /// Facts up to this are durable at the control plane; whether the acknowledgement is one that was not before.
+    fn delivered(&mut self, cursor: &Cursor) -> bool {
+        let Some(Acknowledgement { fact: Some(fact), taken, .. }) = &mut self.acknowledgement else {
+            return false;
+        };
+        let has_it = fact.incarnation == cursor.incarnation && fact.seq <= cursor.seq;
+        has_it && !std::mem::replace(taken, true)
+    }
+
+    fn acknowledged(&self, rollout: &RolloutId) -> Option<&Acknowledgement> {
+        self.acknowledgement.as_ref().filter(|acknowledgement| acknowledgement.rollout == *rollout)
+    }
+}
+
+impl Node {
+    /// The rollout whose release the node activates, or has activated while it goes on.
+    pub fn rollout_part(&self) -> Option<&RolloutPart> {
+        self.rollout.part.as_ref()
+    }
+
+    /// The release waits until it is asked for.
+    pub(super) fn prepare(&mut self, adoption: Adoption, header: &Header, effects: &mut Vec<NodeEffect>) {
+        let names = RolloutNames::of(header, &adoption.digest);
+        effects.push(NodeEffect::Prepare(Box::new(adoption.clone())));
+        self.change = ReleaseChange::Waiting(Box::new(WaitingRelease { adoption, names, prepared: None }));
+    }
+
+    /// Whether a release is the one that waits already; another one takes its place.
+    pub(super) fn waits_for(&mut self, offer: &Offer) -> bool {
+        let ReleaseChange::Waiting(waiting) = &self.change else { return false };
+        let is_same = waiting.adoption.digest == trust::signed::digest(&offer.header);
+        if !is_same && waiting.prepared.is_some() {
+            self.drop_waiting();
+        }
+        is_same
+    }
+
+    /// What was prepared is not begun any more. What is read still ends first.
+    fn drop_waiting(&mut self) {
+        self.rollout.acknowledgement = None;
+        if matches!(&self.change, ReleaseChange::Waiting(waiting) if waiting.prepared.is_some()) {
+            self.change = ReleaseChange::None;
+        }
+    }
+
+    pub(super) fn on_prepared(
+        &mut self,
+        prepared: Result<Box<PreparedRelease>, String>,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
+        let ReleaseChange::Waiting(waiting) = &mut self.change else { return };
+        let header = self.chain.document().header(&waiting.adoption.header);
+        let terms = header.ok().and_then(|header: Header| header.rollout);
+        let wave = prepared.and_then(|prepared| {
+            let terms = terms.ok_or("its rollout cannot be read")?;
+            wave_of(terms, &self.identity.hostname, &prepared)
+        });
+        match wave {
+            Ok(wave) => {
+                waiting.prepared = Some(wave);
+                self.not_stuck();
+                // The control plane asked before it was here.
+                self.hurry(now);
+            }
+            Err(why) => self.on_stuck(model::unadopted::UnadoptedCause::Keep, &why, now, effects),
+        }
+    }
+
+    pub(super) fn on_dispatch_reported(&mut self, rollout: &RolloutId, at: Option<Cursor>, now: Timestamp) {
+        let Some(acknowledgement) = &mut self.rollout.acknowledgement else { return };
+        if acknowledgement.rollout != *rollout {
+            return;
+        }
+        match at {
+            Some(at) => {
+                acknowledgement.fact = Some(at);
+                self.contact_pending = true;
+                self.hurry(now);
+            }
+            // The next answer that asks is answered again.
+            None => self.rollout.acknowledgement = None,
+        }
+    }
+
+    pub(super) fn on_delivered(&mut self, cursor: &Cursor, now: Timestamp) {
+        if self.rollout.delivered(cursor) {
+            // Only an answer lets it begin.
+            self.hurry(now);
+        }
+    }
+
+    /// What an answer says of the rollout that the node is in. Whether the rest of what it points to counts: a
+    /// release that the node is to go back to is no offer, as it is kept here.
+    pub(super) fn on_dispatch(
+        &mut self,
+        answer: &Answer,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) -> bool {
+        if let Some(acked) = &answer.acked {
+            self.rollout.delivered(acked);
+        }
+        let Some(dispatch) = &answer.rollout else {
+            // Nothing is asked. What is pointed to may wait on.
+            if answer.offer.is_none() {
+                self.drop_waiting();
+            }
+            return true;
+        };
+        if dispatch.ended
+            && let Some(part) = self.rollout.is_part(dispatch)
+        {
+            effects.push(NodeEffect::RolloutEnded(part.root));
+        }
+        match dispatch.task {
+            RolloutTask::Hold | RolloutTask::Unknown => {
+                self.drop_waiting();
+                true
+            }
+            RolloutTask::Acknowledge { until } => self.on_request(dispatch, until, now, effects),
+            RolloutTask::Proceed => {
+                self.on_proceed(dispatch, now, effects);
+                true
+            }
+            RolloutTask::GoBack => {
+                self.on_go_back(dispatch, answer.offer.as_ref(), effects);
+                false
+            }
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        dispatch: &RolloutDispatch,
+        until: Timestamp,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) -> bool {
+        if self.rollout.is_part(dispatch).is_some() {
+            // It is to go back, or the control plane lost what was said: what follows says which.
+            self.acknowledge(&dispatch.rollout, effects);
+            return false;
+        }
+        let is_asked = match &self.change {
+            ReleaseChange::Waiting(waiting) => waiting.names.has(dispatch),
+            ReleaseChange::None if self.rollout.trial == TrialStage::Settled => {
+                self.prepare_what_is_held(dispatch, effects);
+                false
+            }
+            _ => false,
+        };
+        if is_asked {
+            self.answer_request(dispatch, Some(until), now, effects);
+        } else {
+            self.forget_other(dispatch);
+        }
+        true
+    }
+
+    /// A request of another rollout takes the place of the one that was acknowledged.
+    fn forget_other(&mut self, dispatch: &RolloutDispatch) {
+        if self.rollout.acknowledged(&dispatch.rollout).is_none() {
+            self.rollout.acknowledgement = None;
+        }
+    }
+
+    /// The release that is held is asked for: it is activated as any other, though nothing of it changes the host.
+    fn prepare_what_is_held(&mut self, dispatch: &RolloutDispatch, effects: &mut Vec<NodeEffect>) {
+        let Some(held) = self.adoption.clone().filter(|held| held.seq == dispatch.seq) else { return };
+        let Ok(header) = self.chain.document().header(&held.header) else { return };
+        if header.rollout.is_some() && RolloutNames::of(&header, &held.digest).has(dispatch) {
+            self.prepare(held, &header, effects);
+        }
+    }
+
+    /// Says that it will begin, or why it does not.
+    fn answer_request(
+        &mut self,
+        dispatch: &RolloutDispatch,
+        until: Option<Timestamp>,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
+        let ReleaseChange::Waiting(waiting) = &self.change else { return };
+        let Some(wave) = &waiting.prepared else { return };
+        let refusal = if !wave.rules.may_begin(wave.wave, self.trust_time(now).now()) {
+            Some(NOT_BEFORE_CODE)
+        } else {
+            self.pause.as_ref().map(|_| PAUSED_CODE)
+        };
+        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, effects) };
+        self.rollout.acknowledgement = None;
+        let rejected = RejectedDispatch { rollout: dispatch.rollout.clone(), until, code };
+        if self.rollout.rejected.as_ref() == Some(&rejected) {
+            return;
+        }
+        effects.push(NodeEffect::Warn(format!("release {} is not begun: {code}", dispatch.seq)));
+        let event = RolloutEventBody::DispatchReject { code: code.to_owned() };
+        effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));
+        self.rollout.rejected = Some(rejected);
+        self.contact_pending = true;
+        self.deliver_soon(now);
+    }
+
+    fn acknowledge(&mut self, rollout: &RolloutId, effects: &mut Vec<NodeEffect>) {
+        if self.rollout.acknowledged(rollout).is_some_and(|known| !known.taken) {
+            return;
+        }
+        let rollout = rollout.clone();
+        self.rollout.acknowledgement =
+            Some(Acknowledgement { rollout: rollout.clone(), fact: None, taken: false });
+        effects.push(NodeEffect::ReportDispatch(rollout, RolloutEventBody::DispatchAck));
+    }
+
+    fn on_proceed(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        let taken = self.rollout.acknowledged(&dispatch.rollout).is_some_and(|known| known.taken);
+        if let Some(root) = self.rollout.is_part(dispatch).map(|part| part.root) {
+            if taken {
+                self.rollout.acknowledgement = None;
+                effects.push(NodeEffect::RestateRollout(root));
+            }
+            return;
+        }
+        let ReleaseChange::Waiting(waiting) = &self.change else { return self.forget_other(dispatch) };
+        if !waiting.names.has(dispatch) {
+            return self.drop_waiting();
+        }
+        match taken {
+            true => self.begin(dispatch, now, effects),
+            // An agent that starts anew has forgotten what it said.
+            false if self.rollout.acknowledged(&dispatch.rollout).is_none() => {
+                self.answer_request(dispatch, None, now, effects);
+            }
+            false => {}
+        }
+    }
+
+    fn begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        let waiting = match std::mem::take(&mut self.change) {
+            ReleaseChange::Waiting(waiting) => waiting,
+            other => return self.change = other,
+        };
+        let WaitingRelease { adoption, prepared, .. } = *waiting;
+        let Some(PreparedWave { rules, wave, probes }) = prepared else { return };
+        self.rollout.acknowledgement = None;
+        let terms = rules.terms();
+        let part = RolloutPart {
+            rollout: dispatch.rollout.clone(),
+            seq: adoption.seq,
+            root: adoption.root,
+            soak_secs: rules.gate(wave).soak_secs,
+            on_failure: terms.on_failure,
+        };
+        let back_to = self.adoption.as_ref().map_or(Digest::ZERO, |held| held.root);
+        let waits_for_boot = matches!(self.rollout.trial, TrialStage::WaitsForBoot { .. });
+        if !waits_for_boot {
+            self.rollout.part = Some(part.clone());
+            self.rollout.trial = TrialStage::UnderWay { back_to };
+        }
+        let terms = terms_of(&terms.confirm, terms.on_failure);
+        let adoption = Adoption { adopted_at: now, ..adoption };
+        let request = ActivationRequest { part, adoption, terms, probes };
+        effects.push(NodeEffect::Activate(Box::new(request)));
+    }
+
+    /// A stolen control plane can go back one generation, where the release lets it, and no further.
+    fn on_go_back(
+        &mut self,
+        dispatch: &RolloutDispatch,
+        offer: Option<&Offer>,
+        effects: &mut Vec<NodeEffect>,
+    ) {
+        self.forget_other(dispatch);
+        let (Some(part), Some(back_to)) = (self.rollout.is_part(dispatch), self.rollout.trial.back_to())
+        else {
+            return;
+        };
+        let pointed = offer.map_or(Digest::ZERO, |offer| offer.entry.root);
+        if part.on_failure == OnFailure::Rollback && pointed == back_to {
+            effects.push(NodeEffect::GoBack(part.root));
+        }
+    }
+
+    /// A release that nothing holds back comes while another one waits for a boot: that is given up first, and the end of
+    /// that leads to the next check-in.
+    pub(super) fn supersedes(&mut self, adoption: &Adoption, effects: &mut Vec<NodeEffect>) -> bool {
+        let waits = matches!(self.rollout.trial, TrialStage::WaitsForBoot { .. });
+        if waits {
+            effects.push(NodeEffect::Supersede(Box::new(adoption.clone())));
+        }
+        waits
+    }
+
+    pub(super) fn on_trial(&mut self, stage: TrialStage, now: Timestamp) {
+        let was = std::mem::replace(&mut self.rollout.trial, stage);
+        match stage {
+            TrialStage::Settled => {
+                (self.rollout.part, self.rollout.switch, self.rollout.try_to_confirm) = (None, None, None);
+                if was != stage {
+                    // Another release may have waited for this.
+                    self.hurry(now);
+                }
+            }
+            TrialStage::Returning => {
+                (self.rollout.switch, self.rollout.try_to_confirm, self.rollout.freed) = (None, None, false);
+            }
+            TrialStage::UnderWay { .. } | TrialStage::OnProbation { .. } => {}
+            TrialStage::WaitsForBoot { .. } => self.rollout.try_to_confirm = None,
+        }
+    }
+
+    pub(super) fn on_switch(&mut self, adoption: Box<Adoption>) {
+        self.rollout.switch = Some(SwitchStage::Due(adoption));
+    }
+
+    /// Begins the switch once nothing else is under way; says whether runs wait for it.
+    pub(super) fn switch_what_is_due(&mut self, effects: &mut Vec<NodeEffect>) -> bool {
+        if self.rollout.returns() {
+            if self.running.is_none() && !std::mem::replace(&mut self.rollout.freed, true) {
+                effects.push(NodeEffect::HostIsFree);
+            }
+            return true;
+        }
+        let is_free = self.running.is_none() && matches!(self.change, ReleaseChange::None);
+        match self.rollout.switch.take() {
+            Some(SwitchStage::Due(adoption)) if is_free => {
+                effects.push(NodeEffect::Adopt(adoption.clone()));
+                self.change = ReleaseChange::Adopting(adoption);
+                self.rollout.switch = Some(SwitchStage::Adopting);
+            }
+            other => self.rollout.switch = other,
+        }
+        matches!(self.rollout.switch, Some(SwitchStage::Due(_) | SwitchStage::Adopting))
+    }
+
+    /// What was adopted is what is switched to: its full run follows.
+    pub(super) fn switch_adopted(&mut self) -> bool {
+        let is_switch = matches!(self.rollout.switch, Some(SwitchStage::Adopting));
+        if is_switch {
+            self.rollout.switch = Some(SwitchStage::Running);
+        }
+        is_switch
+    }
+
+    /// Something of a switch could not be done.
+    pub(super) fn switch_failed(&mut self, why: &str, effects: &mut Vec<NodeEffect>) {
+        if matches!(self.rollout.switch, Some(SwitchStage::Adopting | SwitchStage::Running)) {
+            self.rollout.switch = None;
+            effects.push(NodeEffect::Switched(Err(why.to_owned())));
+        }
+    }
+
+    /// A full run that could not be made is a switch that failed.
+    pub(super) fn switch_run_failed(&mut self, failure: &RunFailure, effects: &mut Vec<NodeEffect>) {
+        if matches!(self.rollout.switch, Some(SwitchStage::Running)) {
+            self.switch_failed(&failure.reason, effects);
+        }
+    }
+
+    /// A full run ended. What failed of its resources is for probes to judge; one that only observed, as the host is
+    /// paused, is none.
+    pub(super) fn switch_ran(&mut self, report: &RunReport, effects: &mut Vec<NodeEffect>) {
+        let is_running = matches!(self.rollout.switch, Some(SwitchStage::Running));
+        if is_running && report.paused.is_none() {
+            self.rollout.switch = None;
+            effects.push(NodeEffect::Switched(Ok(())));
+        }
+    }
+
+    pub(super) fn on_try_confirm(&mut self, now: Timestamp) {
+        self.rollout.try_to_confirm = Some(ConfirmTry::Wanted);
+        self.next_contact = self.next_contact.min(now);
+    }
+
+    /// Whether the release that is being adopted is one that the host is switched to.
+    pub fn is_switching(&self) -> bool {
+        self.rollout.switch.is_some()
+    }
+
+    /// A check-in is made.
+    pub(super) fn try_is_asked(&mut self) {
+        if self.rollout.try_to_confirm == Some(ConfirmTry::Wanted) {
+            self.rollout.try_to_confirm = Some(ConfirmTry::Asked);
+        }
+    }
+
+    /// A check-in ended.
+    pub(super) fn tried(&mut self, outcome: Result<(), &str>, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        match self.rollout.try_to_confirm {
+            Some(ConfirmTry::Asked) => {
+                self.rollout.try_to_confirm = None;
+                effects.push(NodeEffect::ConfirmTried(outcome.map_err(str::to_owned)));
+            }
+            // That check-in was made before.
+            Some(ConfirmTry::Wanted) => self.next_contact = self.next_contact.min(now),
+            None => {}
+        }
+    }
+
+    pub(super) fn on_returned(
+        &mut self,
+        returned: ReturnedRelease,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
+        self.change = ReleaseChange::None;
+        self.run_due = false;
+        self.next_run = now.plus(self.interval());
+        if returned.last_run.is_some() {
+            self.last_run = returned.last_run;
+        }
+        self.adoption = returned.adoption;
+        self.settings = returned.settings;
+        self.read_traits = None;
+        self.not_stuck();
+        self.freshness_follows(now, effects);
+        self.contact_pending = true;
+        self.hurry(now);
+    }
+}
+
+/// The wave of the node, and its probes.
+fn wave_of(
+    terms: Arc<RolloutTerms>,
+    hostname: &model::Hostname,
+    prepared: &PreparedRelease,
+) -> Result<PreparedWave, String> {
+    let declared: &Value = &prepared.declared;
+    let probes = probes_of(&prepared.policy, hostname, declared);
+    let probes = probes.map_err(|error| format!("its probes cannot be gone by: {error}"))?;
+    let rules = RolloutRules::new(terms);
+    let wave = usize::from(rules.place(hostname, declared).wave);
+    Ok(PreparedWave { rules, wave, probes })
+}

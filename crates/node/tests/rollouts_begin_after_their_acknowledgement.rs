@@ -1,0 +1,386 @@
+//! ROL-1, ROL-5, ROL-7: a release whose header has rollout terms begins only after the control plane took the node's
+//! acknowledgement, never before its wave's signed time, and goes back only as its terms say; whoever answers.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use activation::{AfterConfirm, ContactRule};
+use common::{Bench, Release, START, adoption_of, answer, offering, report, run_of, sent};
+use lang::{Selector, Value};
+use model::exchange::Answer;
+use model::log::Cursor;
+use model::policy::Policy;
+use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
+use model::{Digest, Pause, Timestamp};
+use node::{
+    ActivationRequest, HeldSettings, NodeEffect, NodeInput, PreparedRelease, Restored, ReturnedRelease,
+    TrialStage,
+};
+use trust::feature::ROLLOUT_FEATURE;
+use trust::rollout_terms::{
+    ConfirmTerms, GateTerms, OfflineConfirm, OnFailure, RolloutTerms, WaveMembers, WaveTerms,
+};
+use trust::signed::{digest, sign};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Two waves: the canaries, which `group` of the node decides, and the rest, which begins a day later.
+fn terms(on_failure: OnFailure) -> RolloutTerms {
+    let canary = WaveTerms {
+        name: "canary".to_owned(),
+        members: WaveMembers::Where(Selector::parse("@canary").unwrap()),
+        not_before: None,
+        gate: GateTerms { soak_secs: 120, success: 100 },
+    };
+    let rest = WaveTerms {
+        name: "late".to_owned(),
+        members: WaveMembers::Rest,
+        not_before: Some(START.plus(Duration::from_secs(86_400))),
+        gate: GateTerms::default(),
+    };
+    let confirm = ConfirmTerms { window_secs: 90, tries: 3, offline: OfflineConfirm::Confirm };
+    RolloutTerms { waves: vec![canary, rest], on_failure, confirm, ..RolloutTerms::default() }
+}
+
+fn in_waves(seq: u64, modules: &[&str], on_failure: OnFailure) -> Release {
+    let mut release = Release::new(seq, START, modules);
+    release.header.rollout = Some(Arc::new(terms(on_failure)));
+    release.header.requires = vec![ROLLOUT_FEATURE.to_owned()];
+    release
+}
+
+/// What the node's set says: that it is in these groups.
+fn of_groups(groups: &[&str]) -> NodeInput {
+    let groups = groups.iter().map(|group| Value::from(*group)).collect();
+    let declared = Value::Map([("groups".to_owned(), Value::List(groups))].into());
+    NodeInput::Prepared(Ok(Box::new(PreparedRelease { policy: Policy::default(), declared })))
+}
+
+fn id_of(release: &Release) -> RolloutId {
+    let header = digest(&sign(&release.header, &[&common::release_key()]).unwrap());
+    RolloutId::of_release(&release.header.channel, None, &header, |_| false)
+}
+
+fn dispatch(release: &Release, task: RolloutTask) -> RolloutDispatch {
+    RolloutDispatch {
+        rollout: id_of(release),
+        seq: release.header.seq,
+        wave: "canary".to_owned(),
+        task,
+        soak_secs: 0,
+        ended: false,
+    }
+}
+
+fn acked(seq: u64) -> Cursor {
+    Cursor { incarnation: "i1".parse().unwrap(), seq }
+}
+
+/// An answer that points to a release and asks for this.
+fn asks(bench: &Bench, release: &Release, task: RolloutTask) -> Answer {
+    let held = bench.node.adoption().map(|held| held.set());
+    Answer { rollout: Some(dispatch(release, task)), ..offering(release.offer(held.as_ref())) }
+}
+
+fn until(bench: &Bench) -> RolloutTask {
+    RolloutTask::Acknowledge { until: bench.now.plus(10 * MINUTE) }
+}
+
+fn said(effects: &[NodeEffect]) -> Vec<&RolloutEventBody> {
+    let said = effects.iter().filter_map(|effect| match effect {
+        NodeEffect::ReportDispatch(_, event) => Some(event),
+        _ => None,
+    });
+    said.collect()
+}
+
+fn begun(effects: &[NodeEffect]) -> Option<&ActivationRequest> {
+    effects.iter().find_map(|effect| match effect {
+        NodeEffect::Activate(request) => Some(&**request),
+        _ => None,
+    })
+}
+
+/// Everything of the release is here, and the node knows its wave.
+fn prepare(bench: &mut Bench, release: &Release, groups: &[&str]) {
+    let answer = asks(bench, release, until(bench));
+    let effects = bench.exchange(answer);
+    assert!(effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. })), "{effects:?}");
+    let effects = bench.give(NodeInput::Fetched);
+    assert!(matches!(effects[..], [NodeEffect::Prepare(_)]), "{effects:?}");
+    let effects = bench.give(of_groups(groups));
+    assert!(effects.contains(&NodeEffect::CollectTraits), "it calls at once, as it was asked before");
+}
+
+/// The node said that it will begin, as the fact of this number.
+fn acknowledge(bench: &mut Bench, release: &Release, fact: u64) {
+    let answer = asks(bench, release, until(bench));
+    assert_eq!(said(&bench.exchange(answer)), [&RolloutEventBody::DispatchAck]);
+    let effects = bench.give(NodeInput::DispatchReported(id_of(release), acked(fact)));
+    let is_said_soon = effects.contains(&NodeEffect::CollectTraits);
+    assert!(is_said_soon || bench.wait().unwrap() <= Duration::from_secs(1), "it says so at once");
+}
+
+fn proceeds(bench: &mut Bench, release: &Release, taken: Option<u64>) -> Vec<NodeEffect> {
+    let answer = Answer { acked: taken.map(acked), ..asks(bench, release, RolloutTask::Proceed) };
+    bench.exchange(answer)
+}
+
+#[test]
+fn it_begins_once_the_acknowledgement_was_taken() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    for taken in [None, Some(6)] {
+        let effects = proceeds(&mut bench, &next, taken);
+        assert_eq!(begun(&effects), None, "taken up to {taken:?}");
+        assert!(said(&effects).is_empty(), "and says nothing twice: {effects:?}");
+    }
+    // An acknowledgement of another log is none of this.
+    let other = Cursor { incarnation: "i2".parse().unwrap(), seq: 9 };
+    let answer = Answer { acked: Some(other), ..asks(&bench, &next, RolloutTask::Proceed) };
+    assert_eq!(begun(&bench.exchange(answer)), None);
+    assert_eq!(bench.node.adoption().unwrap().seq, 1, "nothing is adopted until then");
+
+    let effects = proceeds(&mut bench, &next, Some(7));
+    let request = begun(&effects).unwrap().clone();
+    assert_eq!((request.part.seq, request.part.rollout), (2, id_of(&next)));
+    assert_eq!((request.part.soak_secs, request.part.root), (120, next.set.root()), "by the signed gate");
+    let terms = (request.terms.window.as_secs(), request.terms.tries, request.terms.contact);
+    assert_eq!(terms, (90, 3, ContactRule::ProbesAlone));
+    assert_eq!(request.terms.after_confirm, AfterConfirm::Stay);
+    assert_eq!(begun(&proceeds(&mut bench, &next, Some(7))), None, "once");
+
+    // The switch: adopted, a full run, and then it is over.
+    let adoption = Box::new(request.adoption);
+    assert_eq!(adoption_of(&bench.give(NodeInput::Switch(adoption))).unwrap().seq, 2);
+    let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
+    assert_eq!(run_of(&effects).unwrap().root, next.set.root());
+    let effects = bench.give(NodeInput::Ran(Box::new(report(1, 0))));
+    assert!(effects.contains(&NodeEffect::Switched(Ok(()))), "{effects:?}");
+    assert_eq!(bench.check_in().held.unwrap().seq, 2);
+}
+
+/// ROL-5: facts may be delivered outside of the answer that lets it begin.
+#[test]
+fn a_delivery_over_a_stream_counts() {
+    let next = in_waves(1, &["b"], OnFailure::Halt);
+    let mut bench = Bench::new();
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 3);
+    bench.give(NodeInput::Delivered(acked(3)));
+    let effects = proceeds(&mut bench, &next, None);
+    assert_eq!(begun(&effects).unwrap().part.seq, 1, "and a host that holds nothing acknowledges too");
+}
+
+/// A control plane that was broken into, and an agent that starts anew, acknowledge first all the same.
+#[test]
+fn a_request_that_was_never_made_begins_nothing() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    let effects = proceeds(&mut bench, &next, Some(100));
+    assert_eq!((begun(&effects), said(&effects)), (None, vec![&RolloutEventBody::DispatchAck]));
+    assert_eq!(begun(&proceeds(&mut bench, &next, Some(100))), None, "its fact is not durable here yet");
+    bench.give(NodeInput::DispatchReported(id_of(&next), acked(101)));
+    assert_eq!(begun(&proceeds(&mut bench, &next, Some(100))), None);
+    assert!(begun(&proceeds(&mut bench, &next, Some(101))).is_some());
+}
+
+#[test]
+fn a_request_that_is_withdrawn_or_another_one_begins_nothing() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let other = in_waves(3, &["c"], OnFailure::Halt);
+    let withdrawals: [(&str, fn(&Bench, &Release, &Release) -> Answer); 3] = [
+        ("held back", |bench, next, _| asks(bench, next, RolloutTask::Hold)),
+        ("a task of a newer control plane", |bench, next, _| asks(bench, next, RolloutTask::Unknown)),
+        ("another rollout", |bench, next, other| {
+            let task = RolloutTask::Proceed;
+            Answer { rollout: Some(dispatch(other, task)), ..asks(bench, next, task) }
+        }),
+    ];
+    for (what, withdraws) in withdrawals {
+        let mut bench = Bench::holding(&held);
+        prepare(&mut bench, &next, &["canary"]);
+        acknowledge(&mut bench, &next, 7);
+        let answer = Answer { acked: Some(acked(7)), ..withdraws(&bench, &next, &other) };
+        assert_eq!(begun(&bench.exchange(answer)), None, "{what}");
+        let effects = proceeds(&mut bench, &next, Some(7));
+        assert_eq!(begun(&effects), None, "{what}: what was acknowledged before counts no more");
+    }
+    // An answer without a dispatch begins nothing either.
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    let answer = Answer { acked: Some(acked(7)), ..offering(next.offer(Some(&held.set))) };
+    assert_eq!(begun(&bench.exchange(answer)), None);
+}
+
+/// ROL-1: nobody, a stolen control plane neither, begins a wave before its signed time, with 60 s for clocks.
+#[test]
+fn no_wave_begins_before_its_signed_time() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["web"]);
+    let refused = RolloutEventBody::DispatchReject { code: "not-before".to_owned() };
+    let request = until(&bench);
+    let answer = asks(&bench, &next, request);
+    assert_eq!(said(&bench.exchange(answer)), [&refused]);
+    let answer = asks(&bench, &next, request);
+    assert!(said(&bench.exchange(answer)).is_empty(), "the same request is refused once");
+    let effects = proceeds(&mut bench, &next, Some(100));
+    assert_eq!((begun(&effects), said(&effects)), (None, vec![&refused]));
+    for (early, begins) in [(Duration::from_secs(61 + 600), false), (Duration::from_secs(30), true)] {
+        bench.now = START.plus(Duration::from_secs(86_400)).minus(early);
+        let request = until(&bench);
+        let answer = asks(&bench, &next, request);
+        let effects = bench.exchange(answer);
+        assert_eq!(said(&effects).contains(&&RolloutEventBody::DispatchAck), begins, "{early:?} early");
+    }
+}
+
+#[test]
+fn a_paused_host_does_not_begin() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    bench.give(NodeInput::Pause(Pause { reason: "by hand".to_owned(), since: bench.now, until: None }));
+    let answer = asks(&bench, &next, until(&bench));
+    let refused = RolloutEventBody::DispatchReject { code: "paused".to_owned() };
+    assert_eq!(said(&bench.exchange(answer)), [&refused]);
+    bench.give(NodeInput::Resume);
+    acknowledge(&mut bench, &next, 7);
+}
+
+/// ROL-7: a stolen control plane goes back one generation, where the signed terms let it, and nowhere else.
+#[test]
+fn it_goes_back_only_as_signed() {
+    let held = Release::new(1, START, &["a"]);
+    let (stranger, none) = (Release::new(7, START, &["x"]), Digest::ZERO);
+    for (on_failure, pointed, goes) in [
+        (OnFailure::Rollback, Some(&held), true),
+        (OnFailure::Rollback, Some(&stranger), false),
+        (OnFailure::Rollback, None, false),
+        (OnFailure::Halt, Some(&held), false),
+    ] {
+        let next = in_waves(2, &["b"], on_failure);
+        let mut bench = Bench::holding(&held);
+        prepare(&mut bench, &next, &["canary"]);
+        acknowledge(&mut bench, &next, 7);
+        let request = begun(&proceeds(&mut bench, &next, Some(7))).unwrap().clone();
+        bench.give(NodeInput::Switch(Box::new(request.adoption)));
+        bench.give(NodeInput::Adopted(HeldSettings::default()));
+        bench.give(NodeInput::Ran(Box::new(report(1, 0))));
+        bench.give(NodeInput::Trial(TrialStage::OnProbation { back_to: held.set.root() }));
+        // It is asked whether it will, as any other node that is confirmed.
+        let asked = Answer {
+            offer: pointed.map(|release| release.offer(Some(&next.set))),
+            rollout: Some(dispatch(&next, until(&bench))),
+            ..answer()
+        };
+        let effects = bench.exchange(asked.clone());
+        assert_eq!(said(&effects), [&RolloutEventBody::DispatchAck], "{effects:?}");
+        assert!(common::warnings(&effects).is_empty(), "the release before is no offer: {effects:?}");
+        let back = Answer { rollout: Some(dispatch(&next, RolloutTask::GoBack)), ..asked };
+        let effects = bench.exchange(back);
+        let wanted = NodeEffect::GoBack(next.set.root());
+        assert_eq!(effects.contains(&wanted), goes, "{on_failure:?} {effects:?}");
+        assert_eq!(bench.node.adoption().unwrap().seq, 2);
+        let other = RolloutDispatch { seq: 9, ..dispatch(&next, RolloutTask::GoBack) };
+        let effects = bench.exchange(Answer { rollout: Some(other), ..answer() });
+        assert!(!effects.contains(&wanted), "of another release: {effects:?}");
+    }
+    assert_eq!(none, Digest::ZERO);
+}
+
+/// ROL-7: no run begins while the host goes back, and what it holds then is what it says.
+#[test]
+fn a_host_that_goes_back_runs_nothing_else() {
+    let held = Release::new(1, START, &["a"]);
+    let mut bench = Bench::holding(&held);
+    let before = bench.node.adoption().cloned();
+    assert!(run_of(&bench.give(NodeInput::RunNow(Default::default()))).is_some());
+    let effects = bench.give(NodeInput::Trial(TrialStage::Returning));
+    assert!(!effects.contains(&NodeEffect::HostIsFree), "a run is under way: {effects:?}");
+    let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    assert!(effects.contains(&NodeEffect::HostIsFree), "{effects:?}");
+    let effects = bench.give(NodeInput::RunNow(Default::default()));
+    assert_eq!(run_of(&effects), None);
+    let returned = ReturnedRelease { adoption: before, settings: HeldSettings::default(), last_run: None };
+    bench.give(NodeInput::Returned(Box::new(returned)));
+    bench.give(NodeInput::Trial(TrialStage::Settled));
+    assert_eq!(bench.check_in().held.unwrap().seq, 1);
+    assert!(run_of(&bench.give(NodeInput::RunNow(Default::default()))).is_some());
+}
+
+/// ROL-7: a try to confirm is a check-in that was made after it was asked for.
+#[test]
+fn an_answer_of_before_confirms_nothing() {
+    let tried = |effects: &[NodeEffect]| {
+        effects.iter().find_map(|effect| match effect {
+            NodeEffect::ConfirmTried(outcome) => Some(outcome.clone()),
+            _ => None,
+        })
+    };
+    let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
+    bench.check_in();
+    bench.give(NodeInput::TryConfirm);
+    let effects = bench.give(NodeInput::Answered(Box::new(answer())));
+    assert_eq!(tried(&effects), None, "it was made before");
+    assert!(effects.contains(&NodeEffect::CollectTraits), "the next one is made at once");
+    assert_eq!(tried(&bench.exchange(answer())), Some(Ok(())));
+    assert_eq!(tried(&bench.exchange(answer())), None, "once");
+    bench.give(NodeInput::TryConfirm);
+    bench.check_in();
+    assert_eq!(tried(&bench.give(NodeInput::Unreachable("cut".to_owned()))), Some(Err("cut".to_owned())));
+}
+
+/// Nothing changes for a channel without rollouts, nor for a node that holds the release.
+#[test]
+fn a_release_without_terms_is_adopted_at_once() {
+    let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
+    let effects = bench.adopt(&Release::new(2, START, &["b"]));
+    assert!(run_of(&effects).is_some());
+    assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Prepare(_))), "{effects:?}");
+    // One that comes while another one is tried waits.
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    let held = bench.node.adoption().unwrap().set();
+    bench.give(NodeInput::Trial(TrialStage::UnderWay { back_to: held.root() }));
+    let third = Release::new(3, START, &["c"]);
+    let effects = bench.exchange(offering(third.offer(Some(&held))));
+    assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. })), "{effects:?}");
+    bench.give(NodeInput::Trial(TrialStage::Settled));
+    bench.adopt(&third);
+    assert_eq!(bench.node.adoption().unwrap().seq, 3);
+}
+
+/// An agent that starts in mid-trial goes on with it, and takes no other release.
+#[test]
+fn a_start_in_mid_trial_goes_on() {
+    let next = in_waves(2, &["b"], OnFailure::Rollback);
+    let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
+    let back_to = bench.node.adoption().unwrap().root;
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    let request = begun(&proceeds(&mut bench, &next, Some(7))).unwrap().clone();
+    let restored = Restored {
+        adoption: Some(request.adoption),
+        rollout: Some(request.part),
+        trial: TrialStage::UnderWay { back_to },
+        ..Restored::default()
+    };
+    let mut bench = Bench::restored_at(restored, Timestamp(bench.now.0));
+    bench.check_in();
+    let third = Release::new(3, START, &["c"]);
+    let effects = bench.give(NodeInput::Answered(Box::new(offering(third.offer(Some(&next.set))))));
+    assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. })), "{effects:?}");
+    let before = Release::new(1, START, &["a"]);
+    let offer = Some(before.offer(Some(&next.set)));
+    let back = Answer { offer, rollout: Some(dispatch(&next, RolloutTask::GoBack)), ..answer() };
+    assert!(bench.exchange(back).contains(&NodeEffect::GoBack(next.set.root())));
+    assert!(sent(&bench.pass(MINUTE * 60)).is_none());
+}

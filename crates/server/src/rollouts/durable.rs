@@ -1,0 +1,230 @@
+//! [`DurableRollouts`]: the core, and what makes its decisions durable before they count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::NodeId;
+use model::status::{Contact, contact_of};
+use plane::PointerChange;
+use rollout::{
+    EventAnswer, RolloutAnswer, RolloutCommit, RolloutEffect, RolloutInput, RolloutKey, RolloutNote,
+    RolloutState, Rollouts, StoredRollout,
+};
+use store::{CommitRolloutsError, FactBatch, KeptRollout, RolloutWrite, Store, StoredMembers};
+use streams::LinkCommand;
+use sync::Frame;
+use trust::RolloutTerms;
+use wire::{Code, Problem};
+
+use super::TakenInputs;
+use crate::answer::store_problem;
+use crate::state::{ControlPlane, now};
+
+/// How often inputs are handed in again because others are stored than those that they were judged by.
+const JUDGED_AGAIN: usize = 8;
+
+/// All rollouts, as they are stored.
+#[derive(Default)]
+pub(crate) struct DurableRollouts {
+    core: Rollouts,
+    /// How each rollout stood when its members were pointed last.
+    states: BTreeMap<RolloutKey, RolloutState>,
+    /// They were read from the store, and memory is not ahead of it.
+    is_loaded: bool,
+    /// A member is pointed to a release that the heads do not have.
+    lacks_release: bool,
+}
+
+impl DurableRollouts {
+    /// The rollouts; what they say is durable.
+    pub(crate) fn core(&self) -> &Rollouts {
+        &self.core
+    }
+
+    /// There is none that anything could follow of.
+    pub(super) fn is_empty(&self) -> bool {
+        self.core.documents().next().is_none()
+    }
+
+    /// Whether since this was asked last a member was pointed to a release that the heads do not have.
+    pub(super) fn take_lacks_release(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_release)
+    }
+
+    /// Reads all rollouts where they were not read, or where memory may be ahead of what is stored.
+    pub(super) async fn load(&mut self, plane: &ControlPlane) -> Result<(), Problem> {
+        if self.is_loaded {
+            return Ok(());
+        }
+        let gone: Vec<RolloutKey> = self.core.documents().map(|document| document.key.clone()).collect();
+        self.read(plane, StoredMembers::OfLive, gone).await?;
+        self.is_loaded = true;
+        Ok(())
+    }
+
+    /// Takes inputs in, one after the other, and makes what they decide durable in one transaction with the facts that
+    /// they came in; then points the nodes. Not to be cancelled.
+    ///
+    /// # Errors
+    /// The store's; then nothing of it counts.
+    pub(crate) async fn take(
+        &mut self,
+        plane: &ControlPlane,
+        store: &Store,
+        inputs: Vec<RolloutInput>,
+        facts: Vec<FactBatch>,
+    ) -> Result<TakenInputs, Problem> {
+        for _ in 0..JUDGED_AGAIN {
+            self.load(plane).await?;
+            let steps: Vec<_> = inputs.iter().map(|input| self.core.handle(input.clone(), now())).collect();
+            let (mut commits, mut answers, mut effects) = (Vec::new(), Vec::new(), Vec::new());
+            for step in steps {
+                commits.extend(step.commit);
+                answers.push(step.answer);
+                effects.extend(step.effects);
+            }
+            if commits.is_empty() && facts.is_empty() {
+                self.count(plane, &answers, &effects);
+                return Ok(TakenInputs { answers, accepted: Vec::new() });
+            }
+            let write = RolloutWrite { facts: facts.clone(), commits: commits.clone() };
+            match store.commit_rollouts(write, now()).await {
+                Ok(accepted) => {
+                    self.count(plane, &answers, &effects);
+                    self.point_members(plane, &commits);
+                    return Ok(TakenInputs { answers, accepted });
+                }
+                Err(CommitRolloutsError::Outdated) => self.is_loaded = false,
+                Err(CommitRolloutsError::Store(error)) => {
+                    // Memory is ahead of what is stored.
+                    self.is_loaded = commits.is_empty();
+                    return Err(store_problem(error));
+                }
+            }
+        }
+        Err(Code::Busy.into())
+    }
+
+    /// Puts what is stored in the place of what is held, and points the nodes by it.
+    async fn read(
+        &mut self,
+        plane: &ControlPlane,
+        which: StoredMembers,
+        gone: Vec<RolloutKey>,
+    ) -> Result<(), Problem> {
+        let (kept, budgets) = plane.store.rollouts(which).await.map_err(store_problem)?;
+        let mut stored = Vec::with_capacity(kept.len());
+        for KeptRollout { document, members } in kept {
+            match terms(plane, &document.key).await? {
+                Some(terms) => stored.push(StoredRollout { document, terms, members }),
+                // Pruning keeps the release while the rollout is.
+                None => {
+                    tracing::error!(rollout = %document.key, "a rollout's release is not stored, so it is left out")
+                }
+            }
+        }
+        let of_gone = gone.iter().flat_map(|key| self.core.members(key)).map(|record| record.node.clone());
+        let mut affected: BTreeSet<NodeId> = of_gone.collect();
+        affected.extend(stored.iter().flat_map(|rollout| &rollout.members).map(|record| record.node.clone()));
+        self.core.reload(stored, &gone, budgets);
+        self.states = self.core.documents().map(|document| (document.key.clone(), document.state)).collect();
+        self.point(plane, affected);
+        Ok(())
+    }
+
+    /// Points those nodes anew of which something was stored: changed members, and all of a rollout that stands
+    /// otherwise than before.
+    fn point_members(&mut self, plane: &ControlPlane, commits: &[RolloutCommit]) {
+        let mut affected = BTreeSet::new();
+        for change in commits.iter().flat_map(|commit| &commit.rollouts) {
+            affected.extend(change.members.iter().map(|member| member.node.clone()));
+            affected.extend(change.removed.iter().cloned());
+            let (key, state) = (&change.document.key, change.document.state);
+            if self.states.insert(key.clone(), state) != Some(state) {
+                affected.extend(self.core.members(key).map(|member| member.node.clone()));
+            }
+            if state == RolloutState::Pruned {
+                self.states.remove(key);
+            }
+        }
+        self.point(plane, affected);
+    }
+
+    /// Puts into the entries of nodes where the rollouts point them, and answers the polls of those that are pointed
+    /// otherwise.
+    fn point(&mut self, plane: &ControlPlane, nodes: BTreeSet<NodeId>) {
+        let heads = plane.heads();
+        for node in nodes {
+            let Some(slot) = plane.index.get(&node) else { continue };
+            let pointer = self.core.pointer(&node);
+            let release = pointer.as_ref().and_then(|pointer| {
+                Some(RolloutKey { channel: pointer.rollout.channel.clone(), seq: pointer.release? })
+            });
+            self.lacks_release |= release.is_some_and(|key| heads.release(&key).is_none());
+            let (change, contact) = {
+                let mut entry = slot.lock();
+                let change = entry.node.set_rollout(pointer);
+                if change != PointerChange::Same {
+                    plane.index.mark_entry(&slot, &mut entry);
+                }
+                let late = |seen| contact_of(seen, entry.node.promised, now());
+                let contact = entry.node.silent_since().map_or(Contact::Online, late);
+                (change, entry.node.contact_untold(contact))
+            };
+            if let Some(contact) = contact {
+                plane.rollouts.contact(&node, contact);
+            }
+            if change == PointerChange::Wakes {
+                slot.wake.notify_waiters();
+                if let Some(link) = plane.hub.sync_index().link(&node) {
+                    link.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
+                }
+            }
+        }
+    }
+
+    /// Counts what became of events, and says what was decided.
+    fn count(&self, plane: &ControlPlane, answers: &[RolloutAnswer], effects: &[RolloutEffect]) {
+        for answer in answers {
+            if let RolloutAnswer::Event(answer) = answer {
+                plane.metrics.rollout_event(event_word(answer));
+            }
+        }
+        for effect in effects {
+            if let RolloutEffect::Note { rollout, note } = effect {
+                match note {
+                    RolloutNote::Halted(cause) => {
+                        plane.metrics.rollout_halted();
+                        tracing::error!(%rollout, %cause, "a rollout starts nothing any more");
+                    }
+                    RolloutNote::Asked { .. } => tracing::debug!(%rollout, %note, "a rollout goes on"),
+                    RolloutNote::Silent { .. } | RolloutNote::EventsLost { .. } => {
+                        tracing::warn!(%rollout, %note, "a node of a rollout")
+                    }
+                    _ => tracing::info!(%rollout, %note, "a rollout goes on"),
+                }
+            }
+        }
+    }
+}
+
+/// What became of an event, as metrics name it.
+pub(super) fn event_word(answer: &EventAnswer) -> &'static str {
+    match answer {
+        EventAnswer::Accepted => "taken",
+        EventAnswer::Duplicate => "duplicate",
+        EventAnswer::Refused(_) => "refused",
+        EventAnswer::ReplayFrom(_) => "replayed",
+        EventAnswer::UnknownRollout => "unknown-rollout",
+        EventAnswer::UnknownNode => "unknown-node",
+    }
+}
+
+/// The terms of a rollout, from the header of its release, which was verified when it was committed.
+async fn terms(plane: &ControlPlane, key: &RolloutKey) -> Result<Option<Arc<RolloutTerms>>, Problem> {
+    let release = plane.store.release(key.seq).await.map_err(store_problem)?;
+    let Some(header) = release.as_ref().and_then(|release| release.headers.get(&key.channel)) else {
+        return Ok(None);
+    };
+    Ok(crate::releases::committed(plane, header)?.rollout)
+}

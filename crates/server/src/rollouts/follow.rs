@@ -1,0 +1,334 @@
+//! What the heads mean for rollouts: a release with rollout terms begins one, one without them ends that of its channel;
+//! who is in a channel is in its rollouts. All of it is worked out from what is stored and compared with what the
+//! rollouts have, so that a start after a crash between two steps puts right what is missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lang::Value;
+use model::health_probe::HealthProbeMode;
+use model::policy::Policy;
+use model::rollout::RolloutId;
+use model::selection::SelectionEntry;
+use model::{Channel, Digest, Hostname, NodeId};
+use plane::{Head, Heads};
+use rollout::{
+    JoiningNode, NewRollout, RolloutAnswer, RolloutCommand, RolloutDocument, RolloutInput, RolloutKey,
+    RolloutState, Rollouts, probes_of,
+};
+use trust::signed;
+use wire::{Code, Problem};
+
+use super::RolloutOwner;
+use crate::answer::store_problem;
+use crate::state::{ControlPlane, now};
+
+/// Releases among which the one before is looked for.
+const LOOKED_AT: usize = 100;
+
+impl RolloutOwner {
+    /// Has the rollouts follow what the channels point to, before the fleet is pointed to it. Says which earlier
+    /// releases their members are on, go to or may go back to.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn follow(
+        &self,
+        plane: &ControlPlane,
+        heads: &Heads,
+    ) -> Result<BTreeSet<RolloutKey>, Problem> {
+        let mut rollouts = self.rollouts.lock().await;
+        rollouts.load(plane).await?;
+        if rollouts.is_empty() && !heads.channels.values().any(|head| head.header.rollout.is_some()) {
+            return Ok(BTreeSet::new());
+        }
+        let channels = members_of(plane, heads);
+        let mut inputs = Vec::new();
+        for head in heads.channels.values() {
+            let newest = newest_of(rollouts.core(), &head.header.channel);
+            if head.header.rollout.is_none() {
+                inputs.extend(ends(rollouts.core(), head));
+            } else if newest.is_none_or(|newest| newest.key.seq < head.header.seq) {
+                let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
+                inputs.push(RolloutInput::Published(begins(plane, rollouts.core(), head, nodes).await?));
+            }
+        }
+        let taken = rollouts.take(plane, &plane.store, inputs, Vec::new()).await?;
+        for answer in taken.answers {
+            if let RolloutAnswer::Published(Err(refusal)) = answer {
+                return Err(Problem::new(Code::Internal, format!("a rollout cannot begin: {refusal}")));
+            }
+        }
+        let moved = moves(plane, rollouts.core(), heads, &channels).await?;
+        if !moved.is_empty() {
+            rollouts.take(plane, &plane.store, moved, Vec::new()).await?;
+        }
+        // The heads get what is lacking with this.
+        rollouts.take_lacks_release();
+        self.wake.notify_one();
+        Ok(needed(rollouts.core()))
+    }
+}
+
+/// A node, and what a release gives it.
+type ChannelNode = (NodeId, Hostname, SelectionEntry);
+
+/// The nodes of each channel whose release goes to them by a rollout.
+fn members_of(plane: &ControlPlane, heads: &Heads) -> BTreeMap<Channel, Vec<ChannelNode>> {
+    let mut channels = BTreeMap::<_, Vec<_>>::new();
+    for slot in plane.index.all() {
+        let (id, hostname) = slot.names();
+        if let Some((head, entry)) = heads.pointed(&hostname)
+            && head.header.rollout.is_some()
+        {
+            channels.entry(head.header.channel.clone()).or_default().push((id, hostname, entry));
+        }
+    }
+    channels
+}
+
+fn newest_of<'a>(core: &'a Rollouts, channel: &Channel) -> Option<&'a RolloutDocument> {
+    core.documents()
+        .filter(|document| document.key.channel == *channel)
+        .max_by_key(|document| document.key.seq)
+}
+
+/// What ends the rollouts of a channel whose newest release goes to all of its nodes at once.
+fn ends(core: &Rollouts, head: &Head) -> Vec<RolloutInput> {
+    let is_open =
+        |state| matches!(state, RolloutState::Opening | RolloutState::Active | RolloutState::Converging);
+    let of_channel = core.documents().filter(|document| document.key.channel == head.header.channel);
+    let open = of_channel.filter(|document| is_open(document.state));
+    let by = format!("release {}, which has no rollout", head.header.seq);
+    let abort = |document: &RolloutDocument| RolloutInput::Command {
+        rollout: document.key.clone(),
+        by: by.clone(),
+        command: RolloutCommand::Abort,
+    };
+    open.map(abort).collect()
+}
+
+/// The rollout of a release.
+async fn begins(
+    plane: &ControlPlane,
+    core: &Rollouts,
+    head: &Head,
+    nodes: &[ChannelNode],
+) -> Result<NewRollout, Problem> {
+    let key = RolloutKey { channel: head.header.channel.clone(), seq: head.header.seq };
+    let terms = head.header.rollout.clone().ok_or(Code::Internal)?;
+    let mut joining = JoiningNodes::of(plane, core, head).await?;
+    let mut joined = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        joined.push(joining.node(node).await?);
+    }
+    Ok(NewRollout { id: id(plane, head).await?, key, header: head.digest, terms, nodes: joined })
+}
+
+/// What the wire calls the rollout of a release.
+async fn id(plane: &ControlPlane, head: &Head) -> Result<RolloutId, Problem> {
+    let of = |is_taken: bool| {
+        RolloutId::of_release(&head.header.channel, head.header.label.as_deref(), &head.digest, |_| is_taken)
+    };
+    let by_commit = of(false);
+    let stored = plane.store.rollout(&by_commit).await.map_err(store_problem)?;
+    Ok(of(stored.is_some_and(|stored| stored.key.seq != head.header.seq)))
+}
+
+/// Who is in a channel by its release and not in its rollouts, and who is in a rollout and no more in its channel.
+async fn moves(
+    plane: &ControlPlane,
+    core: &Rollouts,
+    heads: &Heads,
+    channels: &BTreeMap<Channel, Vec<ChannelNode>>,
+) -> Result<Vec<RolloutInput>, Problem> {
+    let mut inputs = Vec::new();
+    for document in core.documents().filter(|document| heads.has_rollout(&document.key.channel)) {
+        let nodes = channels.get(&document.key.channel).map_or(&[][..], Vec::as_slice);
+        let there: BTreeSet<&NodeId> = nodes.iter().map(|(id, ..)| id).collect();
+        let gone = core.members(&document.key).filter(|member| !there.contains(&member.node));
+        inputs.extend(gone.map(|member| left(&document.key.channel, &member.node)));
+    }
+    for (channel, nodes) in channels {
+        let Some(head) = heads.channels.get(channel) else { continue };
+        let mut joining = None;
+        for node in nodes.iter().filter(|(id, ..)| lacks(core, channel, id)) {
+            let joining = match &mut joining {
+                Some(joining) => joining,
+                none => none.insert(JoiningNodes::of(plane, core, head).await?),
+            };
+            inputs.push(RolloutInput::Joined { channel: channel.clone(), node: joining.node(node).await? });
+        }
+    }
+    Ok(inputs)
+}
+
+fn left(channel: &Channel, node: &NodeId) -> RolloutInput {
+    RolloutInput::Removed { channel: channel.clone(), node: node.clone() }
+}
+
+/// A rollout of the channel that is current, or waits, has no such member.
+fn lacks(core: &Rollouts, channel: &Channel, node: &NodeId) -> bool {
+    let is_over = |state| matches!(state, RolloutState::Superseded | RolloutState::Pruned);
+    let mut of_channel =
+        core.documents().filter(|document| document.key.channel == *channel && !is_over(document.state));
+    of_channel.any(|document| core.member(&document.key, node).is_none())
+}
+
+/// What became of nodes that joined the fleet or left it.
+pub(super) async fn came_or_went(
+    plane: &ControlPlane,
+    core: &Rollouts,
+    nodes: BTreeSet<NodeId>,
+) -> Result<Vec<RolloutInput>, Problem> {
+    let (mut inputs, heads) = (Vec::new(), plane.heads());
+    for id in nodes {
+        let slot = plane.index.get(&id);
+        let place = slot.and_then(|slot| heads.pointed(&slot.names().1).map(|found| (slot, found)));
+        let channel = place.as_ref().map(|(_, (head, _))| head.header.channel.clone());
+        let of_node = core.documents().filter(|document| core.member(&document.key, &id).is_some());
+        let of_node: BTreeSet<&Channel> = of_node.map(|document| &document.key.channel).collect();
+        inputs.extend(
+            of_node.into_iter().filter(|other| Some(*other) != channel.as_ref()).map(|o| left(o, &id)),
+        );
+        if let Some((slot, (head, entry))) = place
+            && head.header.rollout.is_some()
+            && lacks(core, &head.header.channel, &id)
+        {
+            let node = (id, slot.names().1, entry);
+            let joining = JoiningNodes::of(plane, core, &head).await?.node(&node).await?;
+            inputs.push(RolloutInput::Joined { channel: head.header.channel.clone(), node: joining });
+        }
+    }
+    Ok(inputs)
+}
+
+/// The releases that members are on, go to or may go back to.
+fn needed(core: &Rollouts) -> BTreeSet<RolloutKey> {
+    let mut needed = BTreeSet::new();
+    for document in core.documents() {
+        let key = &document.key;
+        needed.insert(key.clone());
+        let before: BTreeSet<u64> = core.members(key).filter_map(|member| member.before).collect();
+        needed.extend(before.into_iter().map(|seq| RolloutKey { channel: key.channel.clone(), seq }));
+    }
+    needed
+}
+
+/// Nodes that come to the rollout of a release.
+struct JoiningNodes<'a> {
+    plane: &'a ControlPlane,
+    channel: Channel,
+    seq: u64,
+    /// Selectors read what is declared of a node.
+    reads_declared: bool,
+    /// The release that a node without one is pointed to until its wave opens.
+    before: Option<u64>,
+    /// Releases of the channel before this one, by number.
+    earlier: BTreeMap<u64, Digest>,
+    policies: BTreeMap<Digest, Arc<Policy>>,
+}
+
+impl<'a> JoiningNodes<'a> {
+    async fn of(plane: &'a ControlPlane, core: &Rollouts, head: &Head) -> Result<JoiningNodes<'a>, Problem> {
+        let header = &head.header;
+        let (mut earlier, mut before) = (BTreeMap::new(), None);
+        let releases = plane.store.releases(LOOKED_AT, Some(header.seq)).await.map_err(store_problem)?;
+        for release in releases {
+            let Some(signed) = release.headers.get(&header.channel) else { continue };
+            let digest = signed::digest(signed);
+            earlier.insert(release.seq, digest);
+            let key = RolloutKey { channel: header.channel.clone(), seq: release.seq };
+            if before.is_some() || !is_proven(core, &key) {
+                continue;
+            }
+            let known = crate::releases::committed(plane, signed)?;
+            let named =
+                header.fallbacks.iter().any(|named| named.seq == release.seq && named.header == digest);
+            if named || now() <= known.created.plus(known.freshness()) {
+                before = Some(release.seq);
+            }
+        }
+        Ok(JoiningNodes {
+            plane,
+            channel: header.channel.clone(),
+            seq: header.seq,
+            reads_declared: header.rollout.as_deref().is_some_and(reads_declared),
+            before,
+            earlier,
+            policies: BTreeMap::new(),
+        })
+    }
+
+    async fn node(&mut self, node: &ChannelNode) -> Result<JoiningNode, Problem> {
+        let (id, hostname, entry) = node;
+        let (declared, policy) = self.declared(&entry.root).await?;
+        let enforcing: Vec<String> = match probes_of(&policy, hostname, &declared) {
+            Ok(probes) => {
+                let enforced = probes.probes().iter().filter(|probe| probe.mode == HealthProbeMode::Enforce);
+                enforced.map(|probe| probe.name.clone()).collect()
+            }
+            // The node cannot read them either, and refuses the release.
+            Err(error) => {
+                tracing::warn!(node = %id, %hostname, %error, "the probes of a node cannot be read");
+                Vec::new()
+            }
+        };
+        let before = self.held(id).or(self.before);
+        let (node, hostname, enforcing) = (id.clone(), hostname.clone(), enforcing.into());
+        Ok(JoiningNode { node, hostname, declared, enforcing, before })
+    }
+
+    /// The release of the channel that a node holds, by its own word, where it is one that is stored here.
+    fn held(&self, node: &NodeId) -> Option<u64> {
+        let slot = self.plane.index.get(node)?;
+        let entry = slot.lock();
+        let held = entry.node.held.as_ref()?;
+        let is_known = held.channel == self.channel
+            && held.seq < self.seq
+            && self.earlier.get(&held.seq) == Some(&held.header);
+        is_known.then_some(held.seq)
+    }
+
+    async fn declared(&mut self, root: &Digest) -> Result<(Value, Arc<Policy>), Problem> {
+        let grants = &self.plane.grants;
+        let digest = grants.policy_digest(root).await.map_err(store_problem)?;
+        let policy = match digest {
+            None => Arc::default(),
+            Some(digest) => match self.policies.get(&digest) {
+                Some(policy) => policy.clone(),
+                None => {
+                    let policy = Arc::new(grants.channel_policy(root).await.map_err(store_problem)?);
+                    self.policies.insert(digest, policy.clone());
+                    policy
+                }
+            },
+        };
+        let reads = self.reads_declared || policy.probes.iter().any(|probe| probe.of.is_some());
+        let declared = match reads {
+            true => grants.declared(root).await.map_err(store_problem)?,
+            false => None,
+        };
+        Ok((declared.unwrap_or_else(|| Value::Map(BTreeMap::new())), policy))
+    }
+}
+
+/// Nothing says against a release: it went to its nodes at once, or its rollout came to its end.
+fn is_proven(core: &Rollouts, key: &RolloutKey) -> bool {
+    core.document(key).is_none_or(|document| {
+        let was_begun = !matches!(document.state, RolloutState::Opening | RolloutState::Active);
+        was_begun && document.state != RolloutState::Converging && document.halt.is_none()
+    })
+}
+
+/// Some selector of the terms reads what is declared of a node.
+fn reads_declared(terms: &trust::RolloutTerms) -> bool {
+    use trust::rollout_terms::WaveMembers;
+    let waves = terms.waves.iter().filter_map(|wave| match &wave.members {
+        WaveMembers::Where(selector) => Some(selector),
+        WaveMembers::Percent(_) | WaveMembers::Rest => None,
+    });
+    let edges = terms.edges.iter().flat_map(|edge| [&edge.before, &edge.after]);
+    let mut selectors = waves.chain(terms.budgets.iter().map(|budget| &budget.of)).chain(edges);
+    selectors.any(|selector| selector.uses_declared())
+}

@@ -1,0 +1,146 @@
+//! [`RolloutOwner`]: the one owner of [`rollout::Rollouts`]. It decides nothing: inputs go in, commits are made durable,
+//! then nodes are pointed as the rollouts say.
+//!
+//! ```text
+//! publish, start            releases::load --> follow.rs: Published, Joined, Removed, Abort
+//! facts of a check-in       RolloutOwner::events --> jobs --> run.rs: a batch of them in one transaction
+//! contact, enrollment       RolloutOwner::contact, membership --> inbox --> run.rs
+//! operators                 RolloutOwner::command
+//!                                 |
+//!        DurableRollouts::take (durable.rs): handle -> Store::commit_rollouts -> NodeState::set_rollout, wake
+//! ```
+//!
+//! Invariants: what a check-in is answered follows from what is durable, as a node's pointer is put into its entry after
+//! the commit; whoever looks at the rollouts holds their lock, which is held from a decision until it is durable.
+
+mod durable;
+mod events;
+mod follow;
+mod run;
+pub(crate) mod views;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::status::Contact;
+use model::{Incarnation, NodeId};
+use rollout::{RolloutAnswer, RolloutCommand, RolloutInput, RolloutKey};
+use store::{Accepted, Store};
+use tokio::sync::{Notify, mpsc, oneshot};
+use wire::{Code, Problem};
+
+use self::durable::DurableRollouts;
+pub(crate) use self::events::{EventsTaken, HeardEvents, are_among, believed};
+pub(crate) use self::run::run;
+use crate::state::{ControlPlane, run_to_completion};
+
+/// The most batches of events that wait; who has more is told to come again.
+const MAX_JOBS: usize = 4096;
+
+/// All rollouts of the fleet, and who changes them.
+pub(crate) struct RolloutOwner {
+    rollouts: tokio::sync::Mutex<DurableRollouts>,
+    inbox: Mutex<OwnerInbox>,
+    jobs: mpsc::Sender<EventsJob>,
+    received: Mutex<Option<mpsc::Receiver<EventsJob>>>,
+    /// There is something in the inbox, or another time at which something is due.
+    wake: Notify,
+}
+
+/// What waits for the owner, each node once.
+#[derive(Default)]
+struct OwnerInbox {
+    /// How nodes are reached since the rollouts were told last.
+    contacts: BTreeMap<NodeId, Contact>,
+    /// Nodes that joined the fleet or left it.
+    members: BTreeSet<NodeId>,
+}
+
+/// Events of one node, to be made durable with the facts that they came in.
+struct EventsJob {
+    heard: HeardEvents,
+    reply: oneshot::Sender<Result<EventsTaken, Problem>>,
+}
+
+impl RolloutOwner {
+    pub(crate) fn new() -> RolloutOwner {
+        let (jobs, received) = mpsc::channel(MAX_JOBS);
+        RolloutOwner {
+            rollouts: tokio::sync::Mutex::default(),
+            inbox: Mutex::default(),
+            jobs,
+            received: Mutex::new(Some(received)),
+            wake: Notify::new(),
+        }
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, OwnerInbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node of a rollout is reached, or no more.
+    pub(crate) fn contact(&self, node: &NodeId, contact: Contact) {
+        self.inbox().contacts.insert(node.clone(), contact);
+        self.wake.notify_one();
+    }
+
+    /// A node joined the fleet, or left it.
+    pub(crate) fn membership(&self, node: &NodeId) {
+        self.inbox().members.insert(node.clone());
+        self.wake.notify_one();
+    }
+
+    /// Takes events of a node in; durable, with the facts that they came in, when it returns.
+    pub(crate) async fn events(&self, heard: HeardEvents) -> Result<EventsTaken, Problem> {
+        let (reply, taken) = oneshot::channel();
+        self.jobs.try_send(EventsJob { heard, reply }).map_err(|_| Problem::from(Code::Busy))?;
+        taken.await.unwrap_or_else(|_| Err(Code::StoreUnavailable.into()))
+    }
+
+    /// An operator's word; durable in this handle of the store when it returns.
+    pub(crate) async fn command(
+        &self,
+        plane: &Arc<ControlPlane>,
+        store: Arc<Store>,
+        rollout: RolloutKey,
+        by: &str,
+        command: RolloutCommand,
+    ) -> Result<(), Problem> {
+        let (plane, input) = (plane.clone(), RolloutInput::Command { rollout, by: by.to_owned(), command });
+        run_to_completion(async move {
+            let mut rollouts = plane.rollouts.rollouts.lock().await;
+            let taken = rollouts.take(&plane, &store, vec![input], Vec::new()).await?;
+            drop(rollouts);
+            plane.rollouts.wake.notify_one();
+            match taken.answers.into_iter().next() {
+                Some(RolloutAnswer::Command(Err(refusal))) => {
+                    Err(Problem::new(Code::WrongPhase, refusal.to_string()))
+                }
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// How far the events of a node were taken, of each of its rollouts.
+    pub(crate) async fn taken_of(
+        &self,
+        node: &NodeId,
+        incarnation: &Incarnation,
+    ) -> BTreeMap<model::rollout::RolloutId, u64> {
+        let rollouts = self.rollouts.lock().await;
+        let of = |document: &rollout::RolloutDocument| {
+            let member = rollouts.core().member(&document.key, node)?;
+            let is_same = member.cursor.incarnation.as_ref() == Some(incarnation);
+            Some((document.id.clone(), if is_same { member.cursor.taken } else { 0 }))
+        };
+        rollouts.core().documents().filter_map(of).collect()
+    }
+}
+
+/// What became of a batch of inputs.
+pub(crate) struct TakenInputs {
+    pub(crate) answers: Vec<RolloutAnswer>,
+    /// How far the facts of each batch are durable; `None` of a node that is not active.
+    pub(crate) accepted: Vec<Option<Accepted>>,
+}

@@ -1,0 +1,232 @@
+//! Rollouts as operators see them.
+
+use std::collections::BTreeMap;
+
+use model::rollout::RolloutId;
+use model::{Channel, NodeId};
+use rollout::{
+    MemberRecord, NodeExplanation, NodeRolloutState, RolloutDocument, RolloutKey, RolloutState, Rollouts,
+    WaitCause,
+};
+use wire::{Code, Problem};
+
+use super::RolloutOwner;
+use crate::answer::store_problem;
+use crate::api::rollouts::{
+    ChannelRolloutView, MAX_WAITING, NodeRolloutView, RolloutHaltView, RolloutHistory, RolloutNodesQuery,
+    RolloutNodesView, RolloutPauseView, RolloutView, RolloutWaitView, RolloutWaveView,
+};
+use crate::index::clip;
+use crate::state::ControlPlane;
+
+/// Rollouts and their nodes in numbers.
+pub(crate) struct RolloutTotals {
+    pub(crate) rollouts: BTreeMap<RolloutState, i64>,
+    pub(crate) nodes: BTreeMap<NodeRolloutState, i64>,
+}
+
+impl RolloutOwner {
+    /// Rollouts, those of the newest releases first; pruned ones too.
+    pub(crate) async fn list(
+        &self,
+        plane: &ControlPlane,
+        asked: RolloutHistory,
+    ) -> Result<Vec<RolloutView>, Problem> {
+        let stored = plane.store.rollout_documents(asked.channel.as_ref(), asked.before, asked.limit.get());
+        let stored = stored.await.map_err(store_problem)?;
+        let rollouts = self.rollouts.lock().await;
+        let core = rollouts.core();
+        Ok(stored.iter().map(|stored| view(core, core.document(&stored.key).unwrap_or(stored))).collect())
+    }
+
+    /// One rollout, with the reasons for which its nodes wait.
+    pub(crate) async fn show(&self, plane: &ControlPlane, name: &str) -> Result<RolloutView, Problem> {
+        let key = self.named(plane, name).await?;
+        let rollouts = self.rollouts.lock().await;
+        let core = rollouts.core();
+        match core.document(&key.key) {
+            Some(document) => Ok(RolloutView { waiting: waiting(core, document), ..view(core, document) }),
+            None => Ok(view(core, &key)),
+        }
+    }
+
+    /// The document of the rollout that a name means: its id, or a channel's newest.
+    pub(crate) async fn named(&self, plane: &ControlPlane, name: &str) -> Result<RolloutDocument, Problem> {
+        let unknown = || Problem::new(Code::NotFound, format!("there is no rollout {:?}", clip(name)));
+        if let Ok(id) = name.parse::<RolloutId>() {
+            let stored = plane.store.rollout(&id).await.map_err(store_problem)?;
+            return stored.ok_or_else(unknown);
+        }
+        let channel: Channel = name.parse().map_err(|_| unknown())?;
+        let newest = plane.store.rollout_documents(Some(&channel), None, 1).await.map_err(store_problem)?;
+        newest.into_iter().next().ok_or_else(unknown)
+    }
+
+    /// The nodes of a rollout, in the order of hostnames.
+    pub(crate) async fn nodes(
+        &self,
+        plane: &ControlPlane,
+        asked: RolloutNodesQuery,
+    ) -> Result<RolloutNodesView, Problem> {
+        let key = self.named(plane, &asked.rollout).await?.key;
+        let (from, limit) = (asked.from.unwrap_or_default(), asked.limit.get());
+        let rollouts = self.rollouts.lock().await;
+        let core = rollouts.core();
+        let is_asked = |member: &&MemberRecord| {
+            member.hostname.as_str() >= from.as_str() && asked.state.is_none_or(|state| state == member.state)
+        };
+        let mut found: Vec<&MemberRecord> = core.members(&key).filter(is_asked).collect();
+        found.sort_by(|one, other| one.hostname.cmp(&other.hostname));
+        let next = found.get(limit).map(|member| member.hostname.clone());
+        let nodes = found.into_iter().take(limit).filter_map(|member| node_view(core, &key, &member.node));
+        Ok(RolloutNodesView { nodes: nodes.collect(), next })
+    }
+
+    /// Why a node has not changed yet; `None` of one that is in no rollout.
+    pub(crate) async fn explain(&self, node: &NodeId) -> Option<NodeRolloutView> {
+        let rollouts = self.rollouts.lock().await;
+        let core = rollouts.core();
+        let explained = core.explain(node)?;
+        Some(explained_view(core, node, explained))
+    }
+
+    /// How the newest rollout of a channel stands.
+    pub(crate) async fn of_channel(&self, channel: &Channel) -> Option<ChannelRolloutView> {
+        let rollouts = self.rollouts.lock().await;
+        let core = rollouts.core();
+        let of_channel = core.documents().filter(|document| document.key.channel == *channel);
+        let document = of_channel.max_by_key(|document| document.key.seq)?;
+        let (mut nodes, mut confirmed) = (0, 0);
+        for member in core.members(&document.key) {
+            nodes += 1;
+            confirmed += usize::from(member.state == NodeRolloutState::Converged);
+        }
+        let paused =
+            document.paused.as_ref().map(|paused| format!("{} paused it at {}", paused.by, paused.at));
+        let halted = document.halt.as_ref().map(|halt| halt.cause.to_string());
+        Some(ChannelRolloutView {
+            id: document.id.clone(),
+            seq: document.key.seq,
+            state: document.state,
+            since: document.since,
+            confirmed,
+            nodes,
+            cause: halted.or(paused).or_else(|| waits(core, document)),
+        })
+    }
+
+    /// In numbers, for metrics; `None` while a decision is being made durable.
+    pub(crate) fn totals(&self) -> Option<RolloutTotals> {
+        let rollouts = self.rollouts.try_lock().ok()?;
+        let core = rollouts.core();
+        let mut totals = RolloutTotals { rollouts: BTreeMap::new(), nodes: BTreeMap::new() };
+        for document in core.documents() {
+            *totals.rollouts.entry(document.state).or_default() += 1;
+            if !matches!(document.state, RolloutState::Superseded | RolloutState::Opening) {
+                for member in core.members(&document.key) {
+                    *totals.nodes.entry(member.state).or_default() += 1;
+                }
+            }
+        }
+        Some(totals)
+    }
+}
+
+fn waits(core: &Rollouts, document: &RolloutDocument) -> Option<String> {
+    let wait = core.waits_to_begin(&document.key).filter(|_| document.state == RolloutState::Opening)?;
+    Some(WaitCause::from(wait).to_string())
+}
+
+fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
+    let mut nodes = BTreeMap::new();
+    let mut waves: Vec<RolloutWaveView> = match core.rules(&document.key) {
+        None => Vec::new(),
+        Some(rules) => (0..rules.waves())
+            .map(|wave| RolloutWaveView {
+                name: rules.wave_name(wave).to_owned(),
+                opened: document.opened.get(wave).copied(),
+                not_before: rules.not_before(wave),
+                soak_secs: rules.gate(wave).soak_secs,
+                nodes: BTreeMap::new(),
+            })
+            .collect(),
+    };
+    for member in core.members(&document.key) {
+        *nodes.entry(member.state).or_default() += 1;
+        if let Some(wave) = waves.get_mut(usize::from(member.placement.wave)) {
+            *wave.nodes.entry(member.state).or_default() += 1;
+        }
+    }
+    RolloutView {
+        id: document.id.clone(),
+        channel: document.key.channel.clone(),
+        seq: document.key.seq,
+        published: document.published,
+        state: document.state,
+        since: document.since,
+        paused: document
+            .paused
+            .as_ref()
+            .map(|paused| RolloutPauseView { by: paused.by.clone(), at: paused.at }),
+        halt: document.halt.as_ref().map(|halt| RolloutHaltView {
+            at: halt.at,
+            cause: halt.cause.to_string(),
+            goes_back: halt.goes_back,
+        }),
+        waits: waits(core, document),
+        nodes,
+        waves,
+        waiting: Vec::new(),
+    }
+}
+
+/// Why nodes that did not begin wait, the reason of the most first.
+fn waiting(core: &Rollouts, document: &RolloutDocument) -> Vec<RolloutWaitView> {
+    let mut reasons = BTreeMap::<String, usize>::new();
+    let pending = core.members(&document.key).filter(|member| member.state == NodeRolloutState::Pending);
+    for member in pending {
+        let explained = core.explain(&member.node).filter(|explained| explained.rollout == document.key);
+        if let Some(cause) = explained.and_then(|explained| explained.cause) {
+            *reasons.entry(cause.to_string()).or_default() += 1;
+        }
+    }
+    let mut waiting: Vec<_> =
+        reasons.into_iter().map(|(cause, nodes)| RolloutWaitView { cause, nodes }).collect();
+    waiting.sort_by(|one, other| other.nodes.cmp(&one.nodes));
+    waiting.truncate(MAX_WAITING);
+    waiting
+}
+
+/// A member of a rollout: what the rollouts say of it, where this is the one that it is in now.
+fn node_view(core: &Rollouts, key: &RolloutKey, node: &NodeId) -> Option<NodeRolloutView> {
+    if let Some(explained) = core.explain(node).filter(|explained| explained.rollout == *key) {
+        return Some(explained_view(core, node, explained));
+    }
+    let (document, member) = (core.document(key)?, core.member(key, node)?);
+    let wave = core.rules(key)?.wave_name(usize::from(member.placement.wave)).to_owned();
+    Some(NodeRolloutView {
+        node: node.clone(),
+        hostname: member.hostname.clone(),
+        rollout: document.id.clone(),
+        rollout_state: document.state,
+        wave,
+        state: member.state,
+        since: member.since,
+        before: member.before,
+        cause: member.failure.as_ref().map(ToString::to_string),
+    })
+}
+
+fn explained_view(core: &Rollouts, node: &NodeId, explained: NodeExplanation) -> NodeRolloutView {
+    NodeRolloutView {
+        node: node.clone(),
+        before: core.member(&explained.rollout, node).and_then(|member| member.before),
+        hostname: explained.hostname,
+        rollout: explained.id,
+        rollout_state: explained.rollout_state,
+        wave: explained.wave,
+        state: explained.state,
+        since: explained.since,
+        cause: explained.cause.map(|cause| cause.to_string()),
+    }
+}

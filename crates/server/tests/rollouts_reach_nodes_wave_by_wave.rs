@@ -1,0 +1,249 @@
+//! ROL-1, ROL-5: a release with rollout terms reaches the nodes of its channel wave by wave, through the real control
+//! plane and its store: one wave after the other, within budgets, and no further where a gate breaks. What is under way
+//! goes on after a restart.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+
+use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutTask};
+use rollout::{NodeRolloutState, RolloutState};
+use server::api::rollouts::{NodeRolloutView, RolloutView};
+use test_support::fleet::release::{Made, Plan, make, params};
+use test_support::fleet::rollouts::RolloutNode;
+use test_support::fleet::{Fleet, Operator};
+use trust::RolloutTerms;
+use trust::rollout_terms::{BudgetTerms, GateTerms, OnFailure, WaveMembers, WaveTerms};
+
+const GATE: GateTerms = GateTerms { soak_secs: 0, success: 100 };
+
+fn wave(name: &str, members: WaveMembers) -> WaveTerms {
+    WaveTerms { name: name.to_owned(), members, not_before: None, gate: GATE }
+}
+
+/// A canary of these nodes, then all others, one at a time.
+fn terms(canary: &str, on_failure: OnFailure) -> Arc<RolloutTerms> {
+    let selector = |text: &str| lang::Selector::parse(text).unwrap();
+    Arc::new(RolloutTerms {
+        waves: vec![wave("canary", WaveMembers::Where(selector(canary))), wave("rest", WaveMembers::Rest)],
+        budgets: vec![BudgetTerms { of: selector("*"), in_flight: None, max: Some(2) }],
+        on_failure,
+        ..RolloutTerms::default()
+    })
+}
+
+fn release(fleet: &Fleet, seq: u64, rollout: Option<Arc<RolloutTerms>>) -> Made {
+    let mut plan = Plan::new(&fleet.enroll_info().fleet, seq);
+    for node in 1..=4 {
+        plan = plan.node(&format!("web-{node}"), &[params(&format!("{seq}"))]);
+    }
+    make(&Plan { rollout, ..plan }, &fleet.release_key())
+}
+
+/// A fleet whose nodes hold release 1, and release 2 on its way to them.
+async fn begun(count: usize, terms: Arc<RolloutTerms>) -> (Fleet, Vec<RolloutNode>, Made) {
+    let fleet = Fleet::start().await;
+    let mut operator = fleet.operator().await;
+    let first = release(&fleet, 1, None);
+    operator.publish(&first).await.unwrap();
+    let mut nodes = Vec::new();
+    for number in 1..=count {
+        let mut node = RolloutNode::new(fleet.node(&format!("web-{number}")).await);
+        let answer = node.check_in(Vec::new(), 0).await.unwrap();
+        assert!(answer.rollout.is_none() && answer.offer.is_some(), "release 1 goes to all at once");
+        node.holds(&first);
+        node.check_in(Vec::new(), 0).await.unwrap();
+        nodes.push(node);
+    }
+    let second = release(&fleet, 2, Some(terms));
+    operator.publish(&second).await.unwrap();
+    (fleet, nodes, second)
+}
+
+async fn shown(operator: &mut Operator) -> RolloutView {
+    operator.get("/v1/rollouts/stable").await.unwrap()
+}
+
+async fn explained(operator: &mut Operator, hostname: &str) -> NodeRolloutView {
+    let view: Option<NodeRolloutView> = operator.get(&format!("/v1/nodes/{hostname}/rollout")).await.unwrap();
+    view.unwrap()
+}
+
+fn task(dispatch: &Option<RolloutDispatch>) -> RolloutTask {
+    dispatch.as_ref().unwrap().task
+}
+
+#[tokio::test]
+async fn a_canary_first_then_the_rest_within_the_budget() {
+    let (fleet, mut nodes, second) = begun(4, terms("web-1", OnFailure::Halt)).await;
+    let mut operator = fleet.operator().await;
+    let rollout = nodes[0].until_asked().await;
+    for node in &nodes[1..] {
+        let answer = node.check_in(Vec::new(), 0).await.unwrap();
+        assert_eq!(task(&answer.rollout), RolloutTask::Hold);
+        assert!(answer.offer.is_none(), "it is pointed to what it has");
+        assert!(answer.next_checkin_secs <= 60, "ROL-8: {}", answer.next_checkin_secs);
+    }
+    let why = explained(&mut operator, "web-2").await;
+    assert!(why.cause.as_ref().unwrap().contains("its wave is closed"), "{why:?}");
+    let answer = nodes[0].begins(&rollout).await;
+    assert_eq!(answer.offer.unwrap().header, second.header);
+    nodes[0].confirms(&rollout, &second).await;
+
+    // Two of the three others, never three.
+    let mut confirmed = 1;
+    for node in &mut nodes[1..] {
+        let _ = node.check_in(Vec::new(), 0).await.unwrap();
+    }
+    let mut left: Vec<RolloutNode> = nodes.drain(1..).collect();
+    while !left.is_empty() {
+        let mut asked = Vec::new();
+        for (at, node) in left.iter().enumerate() {
+            if matches!(task(&node.asked().await), RolloutTask::Acknowledge { .. }) {
+                asked.push(at);
+            }
+        }
+        let view = shown(&mut operator).await;
+        assert!(asked.len() <= 2, "{view:?}");
+        let Some(at) = asked.first() else { continue };
+        let mut node = left.remove(*at);
+        node.begins(&rollout).await;
+        node.confirms(&rollout, &second).await;
+        confirmed += 1;
+    }
+    let view = shown(&mut operator).await;
+    assert_eq!((view.state, confirmed), (RolloutState::Terminal, 4), "{view:?}");
+    assert_eq!(view.nodes, [(NodeRolloutState::Converged, 4)].into());
+    assert!(explained(&mut operator, "web-4").await.cause.is_none());
+    let (ended, _) = nodes[0].until(|dispatch| dispatch.ended).await;
+    assert_eq!(ended.task, RolloutTask::Proceed);
+    let channel = operator.status().await.channels.remove(0).rollout.unwrap();
+    assert_eq!((channel.state, channel.confirmed, channel.nodes), (RolloutState::Terminal, 4, 4));
+}
+
+#[tokio::test]
+async fn a_failure_in_the_first_wave_stops_it() {
+    let (fleet, mut nodes, second) = begun(3, terms("web-1", OnFailure::Halt)).await;
+    let mut operator = fleet.operator().await;
+    let rollout = nodes[0].until_asked().await;
+    nodes[0].begins(&rollout).await;
+    nodes[0].activates(&rollout, &second).await;
+    nodes[0].say(&rollout, RolloutEventBody::Failed { message: "nginx does not answer".into() }).await;
+    let view = shown(&mut operator).await;
+    assert_eq!(view.state, RolloutState::Failed);
+    assert!(view.halt.as_ref().unwrap().cause.contains("one is web-1"), "{view:?}");
+    for node in &nodes[1..] {
+        assert_eq!(task(&node.asked().await), RolloutTask::Hold);
+    }
+    let why = explained(&mut operator, "web-2").await.cause.unwrap();
+    assert!(why.contains("starts nothing any more"), "{why}");
+    let why = explained(&mut operator, "web-1").await.cause.unwrap();
+    assert!(why.contains("nginx does not answer"), "{why}");
+    let channel = operator.status().await.channels.remove(0).rollout.unwrap();
+    assert!(channel.cause.unwrap().contains("in wave canary failed"));
+    // Going on in spite of it is an operator's word.
+    let _: RolloutView = operator.post("/v1/rollouts/stable/resume", &serde_json::json!({})).await.unwrap();
+    nodes[1].until_asked().await;
+}
+
+#[tokio::test]
+async fn what_was_started_goes_back_where_the_terms_say_so() {
+    let (fleet, mut nodes, second) = begun(3, terms("web-1,web-2", OnFailure::Rollback)).await;
+    let mut operator = fleet.operator().await;
+    let first = release(&fleet, 1, None);
+    let rollout = nodes[0].until_asked().await;
+    nodes[0].begins(&rollout).await;
+    nodes[0].confirms(&rollout, &second).await;
+    nodes[1].until_asked().await;
+    nodes[1].begins(&rollout).await;
+    nodes[1].activates(&rollout, &second).await;
+    nodes[1].say(&rollout, RolloutEventBody::Failed { message: "no".into() }).await;
+    // The one that failed goes back, and the confirmed one is asked to.
+    assert_eq!(task(&nodes[1].asked().await), RolloutTask::GoBack);
+    nodes[1].say(&rollout, RolloutEventBody::RollbackComplete { release: 1 }).await;
+    let (_, answer) =
+        nodes[0].until(|dispatch| matches!(dispatch.task, RolloutTask::Acknowledge { .. })).await;
+    assert_eq!(
+        answer.offer.unwrap().header.payload,
+        first_header(&fleet).await,
+        "the release of before is served"
+    );
+    nodes[0].say(&rollout, RolloutEventBody::DispatchAck).await;
+    nodes[0].say(&rollout, RolloutEventBody::RollbackComplete { release: 1 }).await;
+    let view = shown(&mut operator).await;
+    assert_eq!((view.state, first.held("web-1").seq), (RolloutState::Reverted, 1), "{view:?}");
+}
+
+/// The header of release 1 as it was published.
+async fn first_header(fleet: &Fleet) -> String {
+    let releases: Vec<store::Release> = fleet.operator().await.get("/v1/releases?before=2").await.unwrap();
+    releases[0].headers.values().next().unwrap().payload.clone()
+}
+
+#[tokio::test]
+async fn a_restart_in_the_middle_loses_nothing() {
+    let (mut fleet, mut nodes, second) = begun(2, terms("web-1", OnFailure::Halt)).await;
+    let rollout = nodes[0].until_asked().await;
+    nodes[0].begins(&rollout).await;
+    fleet.stop().await;
+    fleet.start_again().await;
+    for node in &mut nodes {
+        node.member.url = fleet.url();
+    }
+    assert_eq!(task(&nodes[0].asked().await), RolloutTask::Proceed, "it began");
+    assert_eq!(task(&nodes[1].asked().await), RolloutTask::Hold);
+    nodes[0].confirms(&rollout, &second).await;
+    let asked = nodes[1].until_asked().await;
+    assert_eq!(asked, rollout);
+    fleet.stop().await;
+    fleet.start_again().await;
+    nodes[1].member.url = fleet.url();
+    assert!(
+        matches!(task(&nodes[1].asked().await), RolloutTask::Acknowledge { .. }),
+        "the request is durable"
+    );
+    nodes[1].begins(&rollout).await;
+    nodes[1].confirms(&rollout, &second).await;
+    assert_eq!(shown(&mut fleet.operator().await).await.state, RolloutState::Terminal);
+}
+
+#[tokio::test]
+async fn a_node_that_is_removed_in_mid_wave_holds_nobody() {
+    let (fleet, mut nodes, _) = begun(2, terms("web-1", OnFailure::Halt)).await;
+    let mut operator = fleet.operator().await;
+    let rollout = nodes[0].until_asked().await;
+    nodes[0].begins(&rollout).await;
+    let _: server::api::NodeView = operator.delete("/v1/nodes/web-1").await.unwrap();
+    nodes[1].until_asked().await;
+    assert_eq!(shown(&mut operator).await.nodes.values().sum::<usize>(), 1);
+}
+
+/// A node that joins while a rollout waits for its first wave has the release of before until its own wave opens.
+#[tokio::test]
+async fn who_joins_in_the_middle_waits_for_its_wave() {
+    let (fleet, nodes, _) = begun(2, terms("web-1", OnFailure::Halt)).await;
+    nodes[0].until_asked().await;
+    let late = RolloutNode::new(fleet.node("web-3").await);
+    let (dispatch, answer) = late.until(|dispatch| dispatch.task == RolloutTask::Hold).await;
+    assert_eq!((dispatch.seq, dispatch.wave.as_str()), (2, "rest"));
+    assert_eq!(answer.offer.unwrap().header.payload, first_header(&fleet).await);
+}
+
+/// A channel whose newest release says nothing of a rollout goes to all of its nodes at once, whatever was under way.
+#[tokio::test]
+async fn a_release_without_terms_ends_what_is_under_way() {
+    let (fleet, mut nodes, _) = begun(2, terms("web-1", OnFailure::Halt)).await;
+    let mut operator = fleet.operator().await;
+    let rollout = nodes[0].until_asked().await;
+    nodes[0].begins(&rollout).await;
+    let third = release(&fleet, 3, None);
+    operator.publish(&third).await.unwrap();
+    for node in &nodes {
+        let answer = node.check_in(Vec::new(), 0).await.unwrap();
+        assert!(answer.rollout.is_none());
+        assert_eq!(answer.offer.unwrap().header, third.header);
+    }
+    let view = shown(&mut operator).await;
+    assert_eq!(view.state, RolloutState::Failed, "{view:?}");
+    assert!(view.halt.unwrap().cause.contains("release 3"));
+}
