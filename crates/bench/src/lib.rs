@@ -13,6 +13,7 @@ mod load;
 mod process;
 mod proof;
 mod publish;
+mod rehearse;
 mod renewals;
 mod secrets;
 mod status;
@@ -47,6 +48,8 @@ pub enum Bench {
     Check(CheckArgs),
     /// Resolving and publishing 100,000 host entries, and an edit of one
     Publish(PublishArgs),
+    /// Playing a rollout over 10,000 nodes beforehand
+    Rehearse(RehearseBenchArgs),
     /// Verifying a node's own proof from a release of 100,000 nodes
     Proof(CheckArgs),
     /// Opening 100 secrets at a node, and a publish in which one of 100,000 recipients rotates
@@ -144,6 +147,16 @@ pub struct JoinsArgs {
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
     /// Named nodes [default: 100000, quick: 1000]
+    #[arg(long)]
+    nodes: Option<usize>,
+    #[command(flatten)]
+    scale: Scale,
+}
+
+/// How large a fleet is rehearsed.
+#[derive(Clone, Debug, Args)]
+pub struct RehearseBenchArgs {
+    /// Nodes, made of patterns [default: 10000, quick: 500]
     #[arg(long)]
     nodes: Option<usize>,
     #[command(flatten)]
@@ -253,6 +266,11 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
         Bench::Check(args) => {
             let figures = begin("check", args.scale);
             let measured = check::run(args.scale.or(args.nodes, 100_000, 1_000), &figures);
+            (figures, measured)
+        }
+        Bench::Rehearse(args) => {
+            let figures = begin("rehearse", args.scale);
+            let measured = rehearse::run(args.scale.or(args.nodes, 10_000, 500), &figures);
             (figures, measured)
         }
         Bench::Proof(args) => {

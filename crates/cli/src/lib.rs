@@ -35,6 +35,7 @@ pub mod prove;
 pub mod proxy;
 pub mod publish;
 pub mod query;
+pub mod rehearse;
 pub mod release;
 pub mod remote;
 pub mod render;

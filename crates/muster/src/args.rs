@@ -6,15 +6,15 @@ use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
     audit, backup, beacon, check, diff, explain, key, node, object, operators, prove, proxy, publish, query,
-    release, render, rollout, run, secret, server, sign, status, task, token, verify,
+    rehearse, release, render, rollout, run, secret, server, sign, status, task, token, verify,
 };
 use demo::DemoArgs;
 
 use crate::help;
 
 const AFTER: &str = "\
-Daily verbs: check, render, explain, diff, publish, status, query. Stored things: node, object, task,
-workflow, run, release, rollout, token, key, secret, proxy, prove, verify.
+Daily verbs: check, render, explain, diff, rehearse, publish, status, query. Stored things:
+node, object, task, workflow, run, release, rollout, token, key, secret, proxy, prove, verify.
 System: server, backup, restore, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
@@ -65,6 +65,8 @@ pub enum Verb {
     Explain(explain::ExplainArgs),
     /// Show what a publish would change, on every node
     Diff(diff::DiffArgs),
+    /// Play the rollout of a fleet repo beforehand: who changes when, and what stops it
+    Rehearse(rehearse::RehearseArgs),
     /// Sign what a fleet repo declares and point the fleet to it
     Publish(publish::PublishArgs),
     /// Sign a release that somebody else prepared, where its channel asks for several signers

@@ -21,7 +21,7 @@ use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
     audit, backup, beacon, check, diff, explain, key, logs, node, object, operators, prove, proxy, publish,
-    query, release, render, rollout, secret, server, sign, status, task, token, verify,
+    query, rehearse, release, render, rollout, secret, server, sign, status, task, token, verify,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
@@ -59,6 +59,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Render(args) => render::run(&args, screen).await,
         Verb::Explain(args) => explain::run(&args, screen),
         Verb::Diff(args) => diff::run(&args, screen).await,
+        Verb::Rehearse(args) => rehearse::run(&args, screen),
         Verb::Publish(args) => publish::run(&args, screen).await,
         Verb::Sign(args) => sign::run(&args, screen),
         Verb::Beacon(args) => beacon::run(&args, screen).await,

@@ -1,0 +1,338 @@
+//! [`RehearsedHost`]: a host in a rehearsal: `activation::Activation`, with made-up ends of what it asks for.
+//!
+//! ```text
+//! Acknowledge -> DispatchAck;  Proceed, after that was taken -> Activate
+//!   Switch     ends after the host's own time; a host that is to be cut off is so from then on
+//!   probes     pass, or fail from the host's own time on
+//!   TryConfirm is answered where the host has the network
+//!   Report     becomes the event of the rollout that the agent sends
+//! GoBack -> Halted;  Return ends after the host's own time, with the network
+//! ```
+
+mod facts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use activation::{
+    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
+    ActivationTerms, AfterConfirm, BootId, BootMoment, BootTime, ContactRule, FoundHost, Generation,
+    GenerationId, GenerationLimits, HealthProbeMode, HealthProbeOutcome, HealthProbeResult, ProbeTopology,
+    SwitchEnd,
+};
+use model::rollout::RolloutTask;
+use model::{Digest, Hostname, Incarnation, NodeId, Timestamp};
+use rollout::{EventAnswer, EventRefusal, RolloutEvent, RolloutEventBody, RolloutId, RolloutPointer};
+use trust::RolloutTerms;
+use trust::rollout_terms::{OfflineConfirm, OnFailure};
+
+use crate::RehearsedNode;
+use crate::faults::NodeFault;
+use crate::nature::HostNature;
+
+/// The release that every host has before.
+pub(crate) const BEFORE: u64 = 1;
+/// The release that is rehearsed.
+pub(crate) const TARGET: u64 = 2;
+/// How long a try to confirm waits for its answer.
+const TRY_LIMIT: Duration = Duration::from_secs(30);
+/// How long it takes until the first result of a probe.
+const FIRST_RESULT: Duration = Duration::from_secs(1);
+/// How long a host waits at least until it looks again for what is due.
+const DUE_AGAIN: Duration = Duration::from_secs(1);
+/// How long the hosts had been running when the rehearsal began.
+const UPTIME: Duration = Duration::from_secs(24 * 3600);
+
+/// Something that happens on a host. What belongs to a switch or a return that was given up has an earlier number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HostEvent {
+    Switched(u32),
+    Returned(u32),
+    ProbesAsked(u32),
+    TryEnds(u32),
+    SoakOver(u32),
+    /// Time brings something to the activation.
+    Due,
+}
+
+/// What is to happen, and when.
+pub(crate) type Agenda = Vec<(Timestamp, HostEvent)>;
+
+pub(crate) struct RehearsedHost {
+    pub(crate) id: NodeId,
+    pub(crate) hostname: Hostname,
+    pub(crate) nature: HostNature,
+    /// It has the network.
+    pub(crate) is_reached: bool,
+    /// When it exchanges something next, where that is due already.
+    pub(crate) exchange_at: Option<Timestamp>,
+    activation: Activation,
+    probes: ProbeTopology,
+    terms: ActivationTerms,
+    booted: Timestamp,
+    outbox: Vec<RolloutEventBody>,
+    taken: usize,
+    /// The request that it acknowledged last.
+    acknowledged: Option<Timestamp>,
+    /// The acknowledgement was taken.
+    may_begin: bool,
+    soak: Duration,
+    /// When it was switched to the release.
+    switched: Option<Timestamp>,
+    /// A number for each switch and each return.
+    trial: u32,
+    is_confirmed: bool,
+    fails: bool,
+    due_at: Option<Timestamp>,
+}
+
+/// What a release asks of its activations.
+pub(crate) fn activation_terms(terms: &RolloutTerms) -> ActivationTerms {
+    ActivationTerms {
+        window: Duration::from_secs(terms.confirm.window_secs),
+        tries: terms.confirm.tries,
+        contact: match terms.confirm.offline {
+            OfflineConfirm::Return => ContactRule::Required,
+            OfflineConfirm::Confirm => ContactRule::ProbesAlone,
+        },
+        after_confirm: match terms.on_failure {
+            OnFailure::Halt => AfterConfirm::Stay,
+            OnFailure::Rollback => AfterConfirm::Return,
+        },
+        ..ActivationTerms::default()
+    }
+}
+
+fn generation(seq: u64) -> Generation {
+    Generation { id: GenerationId(Digest::of(&seq.to_be_bytes())), seq, bytes: 0 }
+}
+
+impl RehearsedHost {
+    pub(crate) fn new(
+        node: &RehearsedNode,
+        nature: HostNature,
+        terms: ActivationTerms,
+        boot: &BootId,
+        begins: Timestamp,
+    ) -> RehearsedHost {
+        let confirmed = generation(BEFORE);
+        let record = ActivationRecord { confirmed, kept: vec![confirmed], ..ActivationRecord::default() };
+        let found = FoundHost { process: ActivationProcess::Agent, runs: Some(confirmed.id) };
+        let moment = BootMoment { boot: boot.clone(), at: BootTime::after_boot(UPTIME) };
+        // A host on its confirmed generation has nothing to do.
+        let (activation, _) = Activation::start(record, GenerationLimits::default(), found, &moment);
+        RehearsedHost {
+            id: node_id(&node.hostname),
+            hostname: node.hostname.clone(),
+            nature,
+            is_reached: nature.fault != Some(NodeFault::Offline),
+            exchange_at: None,
+            activation,
+            probes: node.probes.clone(),
+            terms,
+            booted: begins.minus(UPTIME),
+            outbox: Vec::new(),
+            taken: 0,
+            acknowledged: None,
+            may_begin: false,
+            soak: Duration::ZERO,
+            switched: None,
+            trial: 0,
+            is_confirmed: false,
+            fails: false,
+            due_at: None,
+        }
+    }
+
+    /// The names of its enforcing probes.
+    pub(crate) fn enforcing(&self) -> Arc<[String]> {
+        let enforcing = self.probes.probes().iter().filter(|probe| probe.mode == HealthProbeMode::Enforce);
+        enforcing.map(|probe| probe.name.clone()).collect()
+    }
+
+    /// The event that it sends next.
+    pub(crate) fn next_event(&self, rollout: &RolloutId, log: &Incarnation) -> Option<RolloutEvent> {
+        let body = self.outbox.get(self.taken)?.clone();
+        Some(RolloutEvent {
+            node: self.id.clone(),
+            incarnation: log.clone(),
+            rollout: rollout.clone(),
+            seq: self.taken as u64 + 1,
+            oldest: 1,
+            body,
+        })
+    }
+
+    /// It has something to send.
+    pub(crate) fn has_events(&self) -> bool {
+        self.taken < self.outbox.len()
+    }
+
+    /// The answer to the event that it sent.
+    pub(crate) fn answered(&mut self, answer: &EventAnswer, now: Timestamp, agenda: &mut Agenda) {
+        let event = self.outbox.get(self.taken);
+        match (event, answer) {
+            (Some(RolloutEventBody::DispatchAck), EventAnswer::Accepted) => self.may_begin = true,
+            // Its clock was ahead of the control plane's.
+            (
+                Some(RolloutEventBody::Converged { .. }),
+                EventAnswer::Refused(EventRefusal::SoakNotOver { left_secs }),
+            ) => {
+                let left = Duration::from_secs((*left_secs).max(1));
+                agenda.push((now.plus(left), HostEvent::SoakOver(self.trial)));
+            }
+            _ => {}
+        }
+        self.taken += 1;
+    }
+
+    /// What it is pointed to and asked for.
+    pub(crate) fn hear(&mut self, pointer: &RolloutPointer, now: Timestamp, agenda: &mut Agenda) {
+        match pointer.dispatch.task {
+            RolloutTask::Acknowledge { until } if self.acknowledged != Some(until) => {
+                self.acknowledged = Some(until);
+                self.outbox.push(RolloutEventBody::DispatchAck);
+            }
+            RolloutTask::Proceed if self.may_begin => {
+                self.may_begin = false;
+                self.soak = Duration::from_secs(pointer.dispatch.soak_secs);
+                let (terms, probes) = (self.terms, self.probes.clone());
+                let order = ActivationOrder { target: generation(TARGET), terms, probes };
+                self.give(ActivationInput::Activate(Box::new(order)), now, agenda);
+            }
+            RolloutTask::GoBack => {
+                self.may_begin = false;
+                self.give(ActivationInput::Halted(generation(TARGET).id), now, agenda);
+            }
+            RolloutTask::Hold => self.may_begin = false,
+            RolloutTask::Acknowledge { .. } | RolloutTask::Proceed | RolloutTask::Unknown => {}
+        }
+    }
+
+    /// Something happens on it.
+    pub(crate) fn happen(&mut self, event: HostEvent, now: Timestamp, boot: &BootId, agenda: &mut Agenda) {
+        let target = generation(TARGET).id;
+        match event {
+            HostEvent::Switched(trial) if trial == self.trial => {
+                if self.nature.fault == Some(NodeFault::CutOff) {
+                    self.is_reached = false;
+                }
+                self.give(ActivationInput::Switched { target, end: SwitchEnd::Done }, now, agenda);
+            }
+            HostEvent::Returned(trial) if trial == self.trial => {
+                self.is_reached = self.nature.fault != Some(NodeFault::Offline);
+                self.give(ActivationInput::Returned, now, agenda);
+            }
+            HostEvent::ProbesAsked(trial) if trial == self.trial => self.probe(now, boot, agenda),
+            HostEvent::TryEnds(trial) if trial == self.trial => {
+                let input = match self.is_reached {
+                    true => ActivationInput::ConfirmAnswered { generation: target, boot: boot.clone() },
+                    false => ActivationInput::TryFailed { reason: "no answer".to_owned() },
+                };
+                self.give(input, now, agenda);
+            }
+            HostEvent::SoakOver(trial) if trial == self.trial => self.confirm_to_fleet(now, boot),
+            HostEvent::Due if self.due_at == Some(now) => {
+                self.due_at = None;
+                let is_due = |(at, _): (BootTime, _)| at <= self.since_boot(now);
+                if self.activation.next_deadline().is_some_and(is_due) {
+                    self.give(ActivationInput::Tick, now, agenda);
+                    // What a tick leaves due is looked at again, and not at once.
+                    self.plan(now.plus(DUE_AGAIN), agenda);
+                } else {
+                    self.plan(now, agenda);
+                }
+                return;
+            }
+            _ => return,
+        }
+        self.plan(now, agenda);
+    }
+
+    fn since_boot(&self, now: Timestamp) -> BootTime {
+        BootTime::after_boot(now.since(self.booted))
+    }
+
+    /// Looks at the activation when its next time comes, not before `earliest`.
+    fn plan(&mut self, earliest: Timestamp, agenda: &mut Agenda) {
+        let Some((at, _)) = self.activation.next_deadline() else { return };
+        let at = self.booted.plus(at.since(BootTime::BOOT)).max(earliest);
+        if self.due_at.is_none_or(|due| at < due) {
+            self.due_at = Some(at);
+            agenda.push((at, HostEvent::Due));
+        }
+    }
+
+    fn give(&mut self, input: ActivationInput, now: Timestamp, agenda: &mut Agenda) {
+        let effects = self.activation.handle(input, self.since_boot(now));
+        for effect in effects {
+            self.carry_out(effect, now, agenda);
+        }
+    }
+
+    fn carry_out(&mut self, effect: ActivationEffect, now: Timestamp, agenda: &mut Agenda) {
+        match effect {
+            ActivationEffect::Switch(_) => {
+                self.trial += 1;
+                agenda.push((now.plus(self.nature.switch), HostEvent::Switched(self.trial)));
+            }
+            ActivationEffect::Return { .. } => {
+                self.trial += 1;
+                agenda.push((now.plus(self.nature.back), HostEvent::Returned(self.trial)));
+            }
+            ActivationEffect::StartProbes { .. } => self.ask_probes(now, agenda),
+            ActivationEffect::TryConfirm { .. } => {
+                let wait = if self.is_reached { self.nature.latency } else { TRY_LIMIT };
+                agenda.push((now.plus(wait), HostEvent::TryEnds(self.trial)));
+            }
+            ActivationEffect::Report(fact) => self.report(fact, now, agenda),
+            // The disk of a rehearsed host is never full, and its agent does not die.
+            ActivationEffect::Persist(_)
+            | ActivationEffect::ArmWatchdog(_)
+            | ActivationEffect::StopProbes
+            | ActivationEffect::Disarm
+            | ActivationEffect::Forget(_) => {}
+        }
+    }
+
+    /// Only results that say something else than the one before are played: the first, and the first bad ones.
+    fn ask_probes(&self, now: Timestamp, agenda: &mut Agenda) {
+        agenda.push((now.plus(FIRST_RESULT), HostEvent::ProbesAsked(self.trial)));
+        let Some(unwell) = self.nature.unwell_after(self.soak) else { return };
+        for probe in self.probes.asked().filter(|probe| probe.mode == HealthProbeMode::Enforce) {
+            // A failure counts once the grace is over.
+            for from in [unwell, unwell.max(probe.grace)] {
+                let (from, every) = (from.as_millis(), probe.every.as_millis().max(1));
+                let at = u64::try_from(from.div_ceil(every).saturating_mul(every)).unwrap_or(u64::MAX);
+                let at = Duration::from_millis(at).max(FIRST_RESULT);
+                agenda.push((now.plus(at), HostEvent::ProbesAsked(self.trial)));
+            }
+        }
+    }
+
+    fn probe(&mut self, now: Timestamp, boot: &BootId, agenda: &mut Agenda) {
+        let Some(switched) = self.switched else { return };
+        let unwell = self.nature.unwell_after(self.soak).is_some_and(|after| now.since(switched) >= after);
+        let asked: Vec<(String, HealthProbeMode)> =
+            self.probes.asked().map(|probe| (probe.name.clone(), probe.mode)).collect();
+        for (probe, mode) in asked {
+            let fails = unwell && mode == HealthProbeMode::Enforce;
+            self.fails |= fails;
+            let outcome = match fails {
+                true => HealthProbeOutcome::Failed { reason: "the rehearsal lets it fail".to_owned() },
+                false => HealthProbeOutcome::Passed,
+            };
+            let (generation, began) = (generation(TARGET).id, self.since_boot(now));
+            let result = HealthProbeResult { probe, generation, boot: boot.clone(), began, outcome };
+            self.give(ActivationInput::Probe(result), now, agenda);
+        }
+    }
+}
+
+/// The boot that every host is in.
+pub(crate) const BOOT: &str = "rehearsed";
+
+/// The id of a rehearsed node; nobody holds a key of it.
+pub(crate) fn node_id(hostname: &Hostname) -> NodeId {
+    NodeId::of_key(hostname.as_str().as_bytes())
+}
