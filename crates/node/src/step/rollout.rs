@@ -350,12 +350,7 @@ impl Node {
     }
 
     /// Each request is acknowledged once, however often it is said.
-    fn acknowledge(
-        &mut self,
-        rollout: &RolloutId,
-        until: Option<Timestamp>,
-        effects: &mut Vec<NodeEffect>,
-    ) {
+    fn acknowledge(&mut self, rollout: &RolloutId, until: Option<Timestamp>, effects: &mut Vec<NodeEffect>) {
         if self.rollout.acknowledged(rollout).is_some_and(|known| known.until == until) {
             return;
         }
