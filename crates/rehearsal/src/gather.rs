@@ -8,7 +8,7 @@ use trust::rollout_terms::{BudgetTerms, OnFailure, REST};
 
 use crate::faults::NodeFault;
 use crate::report::{
-    BudgetReport, FaultCounts, InFlightPeak, NodeReport, RehearsalOutcome, RehearsalReport, StopReport,
+    BudgetReport, FaultCounts, InFlightPeak, NodeForecast, RehearsalOutcome, RehearsalReport, StopReport,
     WaitingNodes, WaveReport,
 };
 use crate::stage::Stage;
@@ -204,12 +204,12 @@ fn waiting(nodes: &[EndedNode<'_>]) -> Vec<WaitingNodes> {
     groups
 }
 
-fn node_report(stage: &Stage<'_>, node: &EndedNode<'_>) -> NodeReport {
+fn node_report(stage: &Stage<'_>, node: &EndedNode<'_>) -> NodeForecast {
     let since = |at: Timestamp| at.since(stage.rehearsal.begins).as_secs();
     let seen = stage.watch.nodes.get(node.index).copied().unwrap_or_default();
     let rules = stage.rollouts.rules(&stage.key);
     let wave = usize::from(node.record.placement.wave);
-    NodeReport {
+    NodeForecast {
         hostname: node.record.hostname.clone(),
         wave: rules.map(|rules| rules.wave_name(wave)).unwrap_or(REST).to_owned(),
         fault: stage.fault(node.index),

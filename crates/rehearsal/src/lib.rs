@@ -29,7 +29,7 @@ mod watch;
 pub use check::{MAX_REHEARSED_NODES, RehearseError};
 pub use faults::{FaultShare, FaultShares, NodeFault, ParseFaultShareError, TooManyFaultsError};
 pub use report::{
-    BudgetReport, FaultCounts, InFlightPeak, NodeReport, RehearsalOutcome, RehearsalReport, StopReport,
+    BudgetReport, FaultCounts, InFlightPeak, NodeForecast, RehearsalOutcome, RehearsalReport, StopReport,
     WaitingNodes, WaveReport,
 };
 

@@ -38,7 +38,7 @@ pub struct RehearsalReport {
     /// Nodes that are not on the release at the end and did not fail, by what they wait for; the most first.
     pub waiting: Vec<WaitingNodes>,
     /// The nodes, by hostname.
-    pub nodes: Vec<NodeReport>,
+    pub nodes: Vec<NodeForecast>,
 }
 
 /// How a rollout ended.
@@ -169,7 +169,7 @@ pub struct WaitingNodes {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeReport {
+pub struct NodeForecast {
     /// Its hostname.
     pub hostname: Hostname,
     /// Its wave.

@@ -7,7 +7,7 @@ use model::time::short;
 
 use crate::faults::NodeFault;
 use crate::report::{
-    BudgetReport, InFlightPeak, NodeReport, RehearsalOutcome, RehearsalReport, StopReport, WaveReport,
+    BudgetReport, InFlightPeak, NodeForecast, RehearsalOutcome, RehearsalReport, StopReport, WaveReport,
 };
 
 /// Of a fleet with at most so many nodes each is shown.
@@ -135,7 +135,7 @@ impl RehearsalReport {
     }
 }
 
-fn node_rows(nodes: &[NodeReport]) -> Vec<Vec<String>> {
+fn node_rows(nodes: &[NodeForecast]) -> Vec<Vec<String>> {
     let head = ["node", "wave", "begins", "switched", "ends", "state", "goes wrong"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(nodes.iter().map(|node| {
@@ -153,7 +153,7 @@ fn node_rows(nodes: &[NodeReport]) -> Vec<Vec<String>> {
     rows
 }
 
-fn state_word(node: &NodeReport) -> &'static str {
+fn state_word(node: &NodeForecast) -> &'static str {
     use rollout::NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
     match node.state {
         Pending => "not changed",

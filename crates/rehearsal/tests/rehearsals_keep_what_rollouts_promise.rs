@@ -5,7 +5,7 @@
 //! Judged by what the report says of each node, and not by what the core counts.
 
 use rehearsal::{
-    FaultShare, FaultShares, NodeFault, NodeReport, RehearsalOutcome, RehearsalReport, rehearse,
+    FaultShare, FaultShares, NodeFault, NodeForecast, RehearsalOutcome, RehearsalReport, rehearse,
 };
 use rollout::{NodeRolloutState, RolloutRules};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn any_terms(choices: &mut Choices) -> RolloutTerms {
 }
 
 /// From when to when a node was not as it should be on its way there, by the report.
-fn disrupted(node: &NodeReport) -> Option<(u64, u64)> {
+fn disrupted(node: &NodeForecast) -> Option<(u64, u64)> {
     let ended = match node.state {
         NodeRolloutState::Converged | NodeRolloutState::Reverted => node.ended_secs?,
         _ => u64::MAX,
@@ -78,7 +78,7 @@ fn disrupted(node: &NodeReport) -> Option<(u64, u64)> {
 }
 
 /// When it was confirmed, failed or was back the first time.
-fn settled(node: &NodeReport) -> Option<u64> {
+fn settled(node: &NodeForecast) -> Option<u64> {
     [node.confirmed_secs, node.failed_secs, node.ended_secs].into_iter().flatten().min()
 }
 
@@ -141,7 +141,7 @@ fn judge(report: &RehearsalReport, terms: &Arc<RolloutTerms>, count: usize) {
             }
         }
         RehearsalOutcome::WentBack => {
-            let is_back = |node: &NodeReport| {
+            let is_back = |node: &NodeForecast| {
                 matches!(node.state, NodeRolloutState::Pending | NodeRolloutState::Reverted)
             };
             assert!(report.nodes.iter().all(is_back), "somebody is not back");
