@@ -549,9 +549,8 @@ impl Node {
         let body = FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
         self.adoption = Some(*adoption);
         self.freshness_follows(now, effects);
-        if std::mem::take(&mut self.repairing) && same {
-            self.run_due = true;
-        } else if is_switch && same {
+        let runs_anew = std::mem::take(&mut self.repairing) || is_switch;
+        if same && runs_anew {
             self.run_due = true;
         } else if same {
             // Only the pointer moved (DLT-2): the next check-in says so, no row is needed.

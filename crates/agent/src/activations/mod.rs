@@ -145,14 +145,16 @@ impl FoundActivations {
 /// The way to the owner of activations.
 pub(crate) struct Activations {
     setup: Arc<ActivationSetup>,
+    /// An earlier process left something under way.
+    is_under_way: bool,
     commands: Option<SyncSender<ActivationCommand>>,
 }
 
 impl Activations {
     /// Goes on with what was found, where something is under way.
-    pub(crate) fn start(found: bool, setup: ActivationSetup) -> Activations {
-        let mut activations = Activations { setup: Arc::new(setup), commands: None };
-        if found {
+    fn start(is_under_way: bool, setup: ActivationSetup) -> Activations {
+        let mut activations = Activations { setup: Arc::new(setup), is_under_way, commands: None };
+        if is_under_way {
             activations.begin();
         }
         activations
@@ -186,10 +188,14 @@ impl Activations {
     fn begin(&mut self) -> Option<&SyncSender<ActivationCommand>> {
         if self.commands.is_none() {
             let (commands, inbox) = sync_channel(COMMANDS);
-            let (setup, own) = (self.setup.clone(), commands.clone());
+            let (setup, own, is_under_way) = (self.setup.clone(), commands.clone(), self.is_under_way);
             let builder = std::thread::Builder::new().name("muster rollout".to_owned());
             let run = move || {
-                if let Some(task) = ActivationTask::start(setup, own) {
+                if let Some(mut task) = ActivationTask::start(setup, own) {
+                    // Else the node knows more than is here: it asks for the first activation.
+                    if is_under_way {
+                        task.go_on();
+                    }
                     task.run(&inbox);
                 }
             };

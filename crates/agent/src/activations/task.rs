@@ -58,7 +58,7 @@ pub(super) struct PendingReturn {
 }
 
 impl ActivationTask {
-    /// Goes on with what the agent before left; `None` where the kernel does not say which boot this is.
+    /// A thread that has done nothing yet; `None` where the kernel does not say which boot this is.
     pub(super) fn start(
         setup: Arc<ActivationSetup>,
         commands: SyncSender<ActivationCommand>,
@@ -72,7 +72,7 @@ impl ActivationTask {
         };
         let kept = setup.rollout.load().ok().and_then(|kept| kept.value.flatten());
         let probes = ProbeTasks::new(setup.runtime.clone(), setup.host.clone(), commands);
-        let mut task = ActivationTask {
+        Some(ActivationTask {
             setup,
             activation: None,
             kept,
@@ -83,12 +83,11 @@ impl ActivationTask {
             host_is_free: false,
             trying: None,
             shown: None,
-        };
-        task.go_on();
-        Some(task)
+        })
     }
 
-    fn go_on(&mut self) {
+    /// Goes on with what the agent before left.
+    pub(super) fn go_on(&mut self) {
         let Some(effects) = self.load() else { return };
         let Some(activation) = &self.activation else { return };
         let record = activation.record().clone();

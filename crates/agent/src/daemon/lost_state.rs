@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::Daemon;
 use crate::render::chain;
-use crate::state::{LostState, RememberedState};
+use crate::state::{Durable, LostState, RememberedState};
 
 /// This program, also where its file was replaced meanwhile.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -33,8 +33,16 @@ impl Daemon {
             last_reboot: self.node.last_reboot().cloned(),
             facts: self.storage.facts(),
         };
+        // Who emptied the directory may have gone on after it was looked at: without its identity it starts nowhere.
+        let guard = self.guard.clone();
+        let write_back = move |durable: &Durable| {
+            if let Err(error) = guard.check() {
+                tracing::error!(error = %chain(&error), "the node's identity cannot be written back");
+            }
+            durable.put_back(&lost, &held)
+        };
         // What cannot be written back is fetched or reported anew.
-        if let Err(error) = self.storage.run(move |durable| durable.put_back(&lost, &held)).await {
+        if let Err(error) = self.storage.run(write_back).await {
             tracing::error!(error = %chain(&error), "what was held in memory cannot be written back");
         }
         true
