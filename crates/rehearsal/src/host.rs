@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use activation::{
     Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
-    ActivationTerms, AfterConfirm, BootId, BootMoment, BootTime, ContactRule, FoundHost, Generation,
-    GenerationId, GenerationLimits, HealthProbeMode, HealthProbeOutcome, HealthProbeResult, ProbeTopology,
-    SwitchEnd,
+    ActivationStage, ActivationTerms, AfterConfirm, BootId, BootMoment, BootTime, ContactRule, FoundHost,
+    Generation, GenerationId, GenerationLimits, HealthProbeMode, HealthProbeOutcome, HealthProbeResult,
+    ProbeTopology, SwitchEnd,
 };
 use model::rollout::RolloutTask;
 use model::{Digest, Hostname, Incarnation, NodeId, Timestamp};
@@ -200,6 +200,11 @@ impl RehearsedHost {
                 let order = ActivationOrder { target: generation(TARGET), terms, probes };
                 self.give(ActivationInput::Activate(Box::new(order)), now, agenda);
             }
+            // Its acknowledgement was taken, and it was called back before it began: it is there already.
+            RolloutTask::GoBack if self.may_begin && self.is_settled() => {
+                self.may_begin = false;
+                self.outbox.push(RolloutEventBody::RollbackComplete { release: BEFORE });
+            }
             RolloutTask::GoBack => {
                 self.may_begin = false;
                 self.give(ActivationInput::Halted(generation(TARGET).id), now, agenda);
@@ -247,6 +252,10 @@ impl RehearsedHost {
             _ => return,
         }
         self.plan(now, agenda);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.activation.record().under_way == ActivationStage::Settled
     }
 
     fn since_boot(&self, now: Timestamp) -> BootTime {
