@@ -200,7 +200,8 @@ fn a_request_that_was_never_made_begins_nothing() {
 fn a_request_that_is_withdrawn_or_another_one_begins_nothing() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
     let other = in_waves(3, &["c"], OnFailure::Halt);
-    let withdrawals: [(&str, fn(&Bench, &Release, &Release) -> Answer); 3] = [
+    type Withdrawal = fn(&Bench, &Release, &Release) -> Answer;
+    let withdrawals: [(&str, Withdrawal); 3] = [
         ("held back", |bench, next, _| asks(bench, next, RolloutTask::Hold)),
         ("a task of a newer control plane", |bench, next, _| asks(bench, next, RolloutTask::Unknown)),
         ("another rollout", |bench, next, other| {

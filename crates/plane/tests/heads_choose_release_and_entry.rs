@@ -121,7 +121,8 @@ fn how_a_node_stands_to_its_release() {
     let selection = selection(&[("a", entry("main", "new"))], vec![]);
     let (old, new) = (head(1, "main", &selection), head(2, "main", &selection));
     let fleet = heads(1, vec![new.clone()]);
-    let late = CREATED.plus(Duration::from_secs(FRESH_SECS + 1));
+    // Past the slack that nodes have, too.
+    let late = CREATED.plus(Duration::from_secs(FRESH_SECS + 1) + model::time::SLACK);
     for (what, hostname, holds, now, want) in [
         ("nothing yet", "a", None, CREATED, ReleaseState::Behind),
         ("the one", "a", Some(held(&new, "new")), CREATED, ReleaseState::Current),

@@ -168,7 +168,9 @@ impl AuthoritySet {
     /// gets one that everybody believes, and renews it after its first check-ins.
     pub(crate) fn keeps_certificate_of_before(&self, node: &NodeState, now: Timestamp) -> bool {
         let joined_just_now = self.is_changing() && now < node.enrolled_at.plus(RENEWS_AFTER_JOIN);
-        !self.issued(node) && !(joined_just_now && self.since.is_some_and(|since| node.enrolled_at >= since))
+        let joined_since = self.since.is_some_and(|since| node.enrolled_at >= since);
+        let has_another_soon = joined_just_now && joined_since;
+        !self.issued(node) && !has_another_soon
     }
 
     /// A CA issued a node's certificate that counts no more, or one that counts issued it too early.
