@@ -12,6 +12,7 @@ mod requests;
 mod rollout;
 mod runs;
 mod trusted;
+mod waiting_release;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ use crate::state::{Adoption, LastRun};
 
 use freshness::Confirmation;
 use requests::{RequestNumbers, RunRequests};
-use rollout::{RolloutParticipation, WaitingRelease};
+use rollout::RolloutParticipation;
+use waiting_release::WaitingRelease;
 use runs::RunUnderWay;
 use trusted::{HeldChain, LinkBearer};
 

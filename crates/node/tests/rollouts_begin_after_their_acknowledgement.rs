@@ -302,6 +302,33 @@ fn it_goes_back_only_as_signed() {
     assert_eq!(none, Digest::ZERO);
 }
 
+/// ROL-5: a node that is called back after its acknowledgement was taken, and before it began, begins nothing and says that
+/// it is on what it had; or it would keep its slot of a budget. An agent that started anew meanwhile does the same.
+#[test]
+fn it_says_that_it_did_not_begin() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
+    for starts_anew in [false, true] {
+        let mut bench = Bench::holding(&held);
+        if !starts_anew {
+            prepare(&mut bench, &next, &["canary"]);
+            acknowledge(&mut bench, &next, 7);
+        }
+        let back = Answer {
+            acked: Some(acked(7)),
+            rollout: Some(dispatch(&next, RolloutTask::GoBack)),
+            ..offering(held.offer(Some(&held.set)))
+        };
+        let effects = bench.exchange(back.clone());
+        assert_eq!(said(&effects), [&RolloutEventBody::RollbackComplete { release: 1 }], "{effects:?}");
+        assert!(bench.wait().unwrap() <= Duration::from_secs(2), "it says so soon");
+        assert!(said(&bench.exchange(back.clone())).is_empty(), "it is said once");
+        bench.give(NodeInput::DispatchNotReported(id_of(&next)));
+        assert_eq!(said(&bench.exchange(back)).len(), 1, "what could not be kept is said again");
+        let effects = proceeds(&mut bench, &next, Some(7));
+        assert_eq!(begun(&effects), None, "what was acknowledged before counts no more");
+    }
+}
+
 /// ROL-7: no run begins while the host goes back, and what it holds then is what it says.
 #[test]
 fn a_host_that_goes_back_runs_nothing_else() {
