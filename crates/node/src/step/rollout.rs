@@ -231,7 +231,8 @@ impl Node {
         match dispatch.task {
             RolloutTask::Hold | RolloutTask::Unknown => {
                 self.drop_waiting();
-                true
+                // It stays on what it began, where that failed and its terms say so: what it had before is no offer.
+                self.rollout.is_part(dispatch).is_none()
             }
             RolloutTask::Acknowledge { until } => self.on_request(dispatch, until, now, effects),
             RolloutTask::Proceed => {
