@@ -38,9 +38,9 @@ use crate::state::{Adoption, LastRun};
 use freshness::Confirmation;
 use requests::{RequestNumbers, RunRequests};
 use rollout::RolloutParticipation;
-use waiting_release::WaitingRelease;
 use runs::RunUnderWay;
 use trusted::{HeldChain, LinkBearer};
+use waiting_release::WaitingRelease;
 
 pub use rollout::{NOT_BEFORE_CODE, PAUSED_CODE};
 

@@ -342,10 +342,8 @@ fn a_release_that_failed_and_stays_is_not_taken_back_by_a_hold() {
     bench.give(NodeInput::Adopted(HeldSettings::default()));
     bench.give(NodeInput::Ran(Box::new(report(1, 0))));
     bench.give(NodeInput::Trial(TrialStage::OnProbation { back_to: held.set.root() }));
-    let held_back = Answer {
-        rollout: Some(dispatch(&next, RolloutTask::Hold)),
-        ..offering(held.offer(Some(&next.set)))
-    };
+    let held_back =
+        Answer { rollout: Some(dispatch(&next, RolloutTask::Hold)), ..offering(held.offer(Some(&next.set))) };
     let effects = bench.exchange(held_back);
     assert!(common::warnings(&effects).is_empty(), "{effects:?}");
     assert_eq!(bench.node.unadopted(), None, "it is not told that something is refused");

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
+use model::Timestamp;
 use model::rollout::{RolloutDispatch, RolloutTask};
 use model::status::Contact;
-use model::Timestamp;
 use rollout::RolloutPointer;
 use rollout::cadence::{self, ContactNeed};
 
