@@ -92,6 +92,8 @@ pub(crate) struct ActivationSetup {
     pub(crate) runtime: tokio::runtime::Handle,
     /// The host goes back, and must not be disturbed.
     pub(crate) returning: AtomicBool,
+    /// Something was under way when the agent started, so that the node waits to hear how it stands.
+    pub(crate) was_under_way: bool,
 }
 
 /// What an agent that starts finds of activations.
@@ -150,9 +152,9 @@ pub(crate) struct Activations {
 
 impl Activations {
     /// Goes on with what was found, where something is under way.
-    pub(crate) fn start(found: bool, setup: ActivationSetup) -> Activations {
+    pub(crate) fn start(setup: ActivationSetup) -> Activations {
         let mut activations = Activations { setup: Arc::new(setup), commands: None };
-        if found {
+        if activations.setup.was_under_way {
             activations.begin();
         }
         activations
@@ -225,8 +227,9 @@ impl FoundActivations {
             mark: self.mark,
             runtime: tokio::runtime::Handle::current(),
             returning: AtomicBool::new(self.stage == TrialStage::Returning),
+            was_under_way: self.is_under_way,
         };
-        Activations::start(self.is_under_way, setup)
+        Activations::start(setup)
     }
 }
 

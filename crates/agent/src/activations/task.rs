@@ -72,6 +72,8 @@ impl ActivationTask {
         };
         let kept = setup.rollout.load().ok().and_then(|kept| kept.value.flatten());
         let probes = ProbeTasks::new(setup.runtime.clone(), setup.host.clone(), commands);
+        // Begun for an order, where nothing was under way: the node knows that, and has gone on since.
+        let shown = (!setup.was_under_way).then_some(TrialStage::Settled);
         let mut task = ActivationTask {
             setup,
             activation: None,
@@ -82,7 +84,7 @@ impl ActivationTask {
             back: None,
             host_is_free: false,
             trying: None,
-            shown: None,
+            shown,
         };
         task.go_on();
         Some(task)
