@@ -161,6 +161,11 @@ async fn it_goes_back_when_a_probe_fails() {
     is_back(&victim).await;
     let told = kinds(&victim);
     assert_eq!(told[..7], ["ack", "started", "complete", "declared", "fail", "first failure", "failed"]);
+    // People at the host see the run of the return, and not that of the release which was left.
+    until("its status shows the run of the return", async || {
+        (victim.status()["lastRun"]["seq"] == 5).then_some(())
+    })
+    .await;
 }
 
 /// Also a command that never ends, and one that prints without end, are failures in their time.

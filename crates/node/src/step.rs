@@ -12,6 +12,7 @@ mod requests;
 mod rollout;
 mod runs;
 mod trusted;
+mod waiting_release;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,9 +37,10 @@ use crate::state::{Adoption, LastRun};
 
 use freshness::Confirmation;
 use requests::{RequestNumbers, RunRequests};
-use rollout::{RolloutParticipation, WaitingRelease};
+use rollout::RolloutParticipation;
 use runs::RunUnderWay;
 use trusted::{HeldChain, LinkBearer};
+use waiting_release::WaitingRelease;
 
 pub use rollout::{NOT_BEFORE_CODE, PAUSED_CODE};
 

@@ -303,6 +303,54 @@ fn it_goes_back_only_as_signed() {
     assert_eq!(none, Digest::ZERO);
 }
 
+/// ROL-5: a node that is called back after its acknowledgement was taken, and before it began, begins nothing and says that
+/// it is on what it had; or it would keep its slot of a budget. An agent that started anew meanwhile does the same.
+#[test]
+fn it_says_that_it_did_not_begin() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
+    for starts_anew in [false, true] {
+        let mut bench = Bench::holding(&held);
+        if !starts_anew {
+            prepare(&mut bench, &next, &["canary"]);
+            acknowledge(&mut bench, &next, 7);
+        }
+        let back = Answer {
+            acked: Some(acked(7)),
+            rollout: Some(dispatch(&next, RolloutTask::GoBack)),
+            ..offering(held.offer(Some(&held.set)))
+        };
+        let effects = bench.exchange(back.clone());
+        assert_eq!(said(&effects), [&RolloutEventBody::RollbackComplete { release: 1 }], "{effects:?}");
+        assert!(bench.wait().unwrap() <= Duration::from_secs(2), "it says so soon");
+        assert!(said(&bench.exchange(back.clone())).is_empty(), "it is said once");
+        bench.give(NodeInput::DispatchNotReported(id_of(&next)));
+        assert_eq!(said(&bench.exchange(back)).len(), 1, "what could not be kept is said again");
+        let effects = proceeds(&mut bench, &next, Some(7));
+        assert_eq!(begun(&effects), None, "what was acknowledged before counts no more");
+    }
+}
+
+/// A release that failed after it was confirmed stays, where its terms say `halt`; the control plane holds the node and points
+/// it to the release before, which is no offer, so that nothing is refused.
+#[test]
+fn a_release_that_failed_and_stays_is_not_taken_back_by_a_hold() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    let request = begun(&proceeds(&mut bench, &next, Some(7))).unwrap().clone();
+    bench.give(NodeInput::Switch(Box::new(request.adoption)));
+    bench.give(NodeInput::Adopted(HeldSettings::default()));
+    bench.give(NodeInput::Ran(Box::new(report(1, 0))));
+    bench.give(NodeInput::Trial(TrialStage::OnProbation { back_to: held.set.root() }));
+    let held_back =
+        Answer { rollout: Some(dispatch(&next, RolloutTask::Hold)), ..offering(held.offer(Some(&next.set))) };
+    let effects = bench.exchange(held_back);
+    assert!(common::warnings(&effects).is_empty(), "{effects:?}");
+    assert_eq!(bench.node.unadopted(), None, "it is not told that something is refused");
+    assert_eq!(bench.node.adoption().unwrap().seq, 2);
+}
+
 /// ROL-7: no run begins while the host goes back, and what it holds then is what it says.
 #[test]
 fn a_host_that_goes_back_runs_nothing_else() {

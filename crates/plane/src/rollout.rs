@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
+use model::Timestamp;
 use model::rollout::{RolloutDispatch, RolloutTask};
 use model::status::Contact;
-use model::{Hostname, Timestamp};
 use rollout::RolloutPointer;
-use rollout::cadence::{self, ContactNeed, ROLLOUT_CONTACT_SECS};
+use rollout::cadence::{self, ContactNeed};
 
 use crate::node::NodeState;
 
@@ -91,10 +91,12 @@ impl NodeState {
     /// where no rollout is followed: then it waits as its channel says.
     pub(crate) fn rollout_cadence(&self, idle_secs: u64, now: Timestamp) -> Option<(Duration, u64)> {
         self.rollout.as_ref().filter(|_| self.follows_rollout)?;
-        Some(match self.is_in_rollout() {
-            true => cadence(&self.hostname, ContactNeed::Rollout, now),
-            false => cadence(&self.hostname, ContactNeed::Idle(idle_secs), now),
-        })
+        let need = match self.is_in_rollout() {
+            true => ContactNeed::Rollout(idle_secs),
+            false => ContactNeed::Idle(idle_secs),
+        };
+        let next = cadence::next_checkin_secs(&self.hostname, need, now);
+        Some((Duration::from_secs(need.interval_secs()), next))
     }
 }
 
@@ -102,12 +104,4 @@ impl NodeState {
 fn asks_the_same(before: &RolloutPointer, now: &RolloutPointer) -> bool {
     let task = |pointer: &RolloutPointer| (pointer.rollout.clone(), pointer.release, pointer.dispatch.task);
     task(before) == task(now)
-}
-
-fn cadence(hostname: &Hostname, need: ContactNeed, now: Timestamp) -> (Duration, u64) {
-    let interval = match need {
-        ContactNeed::Rollout => ROLLOUT_CONTACT_SECS,
-        ContactNeed::Idle(secs) => secs,
-    };
-    (Duration::from_secs(interval), cadence::next_checkin_secs(hostname, need, now))
 }

@@ -1,5 +1,5 @@
-//! ROL-8: a node calls in its slot of the polling interval, every 60 s during a rollout, and the slots of a
-//! fleet are spread.
+//! ROL-8: a node calls in its slot of the polling interval, during a rollout every 60 s or as often as its
+//! channel says, and the slots of a fleet are spread.
 
 use std::time::Duration;
 
@@ -24,8 +24,12 @@ fn the_slots_of_a_fleet_are_even() {
 fn a_node_calls_once_an_interval_and_in_its_slot() {
     let now = Timestamp::from_secs(1_800_000_017);
     for number in 0..200 {
-        for (need, interval) in [(ContactNeed::Rollout, ROLLOUT_CONTACT_SECS), (ContactNeed::Idle(300), 300)]
-        {
+        let needs = [
+            (ContactNeed::Rollout(300), ROLLOUT_CONTACT_SECS),
+            (ContactNeed::Rollout(2), 2),
+            (ContactNeed::Idle(300), 300),
+        ];
+        for (need, interval) in needs {
             let wait = next_checkin_secs(&host(number), need, now);
             assert!((1..=interval).contains(&wait));
             let next = now.plus(Duration::from_secs(wait));
@@ -43,5 +47,6 @@ fn a_node_calls_once_an_interval_and_in_its_slot() {
 
 #[test]
 fn an_interval_of_nothing_is_a_second() {
+    assert_eq!(next_checkin_secs(&host(1), ContactNeed::Rollout(0), Timestamp::from_secs(5)), 1);
     assert_eq!(next_checkin_secs(&host(1), ContactNeed::Idle(0), Timestamp::from_secs(5)), 1);
 }

@@ -147,10 +147,13 @@ impl ActivationTask {
         let host_return =
             HostReturn { files: &setup.files, runner: &setup.runner, traits: &traits, adopt: &adopt };
         let ReturnedHost { adoption, run, agent } = host_return.carry_out(from, to)?;
-        if let Some((run, inputs)) = run
-            && let Err(error) = record_full_run(&setup.storage, inputs, run)
-        {
-            tracing::warn!(error = %chain(&error), "what the run came to is not recorded");
+        if let Some((run, inputs)) = run {
+            match record_full_run(&setup.storage, inputs, run) {
+                Ok(_) => setup.local.recorded(),
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "what the run came to is not recorded")
+                }
+            }
         }
         let settings = settled.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let last_run = setup.storage.durable().last_run().ok().flatten();

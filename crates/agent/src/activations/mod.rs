@@ -92,6 +92,8 @@ pub(crate) struct ActivationSetup {
     pub(crate) runtime: tokio::runtime::Handle,
     /// The host goes back, and must not be disturbed.
     pub(crate) returning: AtomicBool,
+    /// Something was under way when the agent started, so that the node waits to hear how it stands.
+    pub(crate) was_under_way: bool,
 }
 
 /// What an agent that starts finds of activations.
@@ -145,16 +147,14 @@ impl FoundActivations {
 /// The way to the owner of activations.
 pub(crate) struct Activations {
     setup: Arc<ActivationSetup>,
-    /// An earlier process left something under way.
-    is_under_way: bool,
     commands: Option<SyncSender<ActivationCommand>>,
 }
 
 impl Activations {
     /// Goes on with what was found, where something is under way.
-    fn start(is_under_way: bool, setup: ActivationSetup) -> Activations {
-        let mut activations = Activations { setup: Arc::new(setup), is_under_way, commands: None };
-        if is_under_way {
+    pub(crate) fn start(setup: ActivationSetup) -> Activations {
+        let mut activations = Activations { setup: Arc::new(setup), commands: None };
+        if activations.setup.was_under_way {
             activations.begin();
         }
         activations
@@ -188,14 +188,10 @@ impl Activations {
     fn begin(&mut self) -> Option<&SyncSender<ActivationCommand>> {
         if self.commands.is_none() {
             let (commands, inbox) = sync_channel(COMMANDS);
-            let (setup, own, is_under_way) = (self.setup.clone(), commands.clone(), self.is_under_way);
+            let (setup, own) = (self.setup.clone(), commands.clone());
             let builder = std::thread::Builder::new().name("muster rollout".to_owned());
             let run = move || {
-                if let Some(mut task) = ActivationTask::start(setup, own) {
-                    // Else the node knows more than is here: it asks for the first activation.
-                    if is_under_way {
-                        task.go_on();
-                    }
+                if let Some(task) = ActivationTask::start(setup, own) {
                     task.run(&inbox);
                 }
             };
@@ -231,8 +227,9 @@ impl FoundActivations {
             mark: self.mark,
             runtime: tokio::runtime::Handle::current(),
             returning: AtomicBool::new(self.stage == TrialStage::Returning),
+            was_under_way: self.is_under_way,
         };
-        Activations::start(self.is_under_way, setup)
+        Activations::start(setup)
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) struct PendingReturn {
 }
 
 impl ActivationTask {
-    /// A thread that has done nothing yet; `None` where the kernel does not say which boot this is.
+    /// Goes on with what the agent before left; `None` where the kernel does not say which boot this is.
     pub(super) fn start(
         setup: Arc<ActivationSetup>,
         commands: SyncSender<ActivationCommand>,
@@ -72,7 +72,9 @@ impl ActivationTask {
         };
         let kept = setup.rollout.load().ok().and_then(|kept| kept.value.flatten());
         let probes = ProbeTasks::new(setup.runtime.clone(), setup.host.clone(), commands);
-        Some(ActivationTask {
+        // Begun for an order, where nothing was under way: the node knows that, and has gone on since.
+        let shown = (!setup.was_under_way).then_some(TrialStage::Settled);
+        let mut task = ActivationTask {
             setup,
             activation: None,
             kept,
@@ -82,12 +84,13 @@ impl ActivationTask {
             back: None,
             host_is_free: false,
             trying: None,
-            shown: None,
-        })
+            shown,
+        };
+        task.go_on();
+        Some(task)
     }
 
-    /// Goes on with what the agent before left.
-    pub(super) fn go_on(&mut self) {
+    fn go_on(&mut self) {
         let Some(effects) = self.load() else { return };
         let Some(activation) = &self.activation else { return };
         let record = activation.record().clone();

@@ -224,6 +224,12 @@ impl SharedLocalState {
         self.set(|state| state.last_run = view.or(state.last_run.take()));
     }
 
+    /// A run was written down that was not the daemon's own, as that of a return: what it came to is shown.
+    pub(crate) fn recorded(&self) {
+        let view = LastRunView::read(&self.directory).and_then(|view| Packed::new(&view).ok());
+        self.set(|state| state.last_run = view.or(state.last_run.take()));
+    }
+
     /// Writes the file that `muster-agent status` reads while no daemon runs; gives what stays in memory.
     fn keep(&self, view: &LastRunView) -> Option<Packed<LastRunView>> {
         if let Err(error) = view.write(&self.directory) {

@@ -8,22 +8,20 @@
 //! answer {hold}, or of another rollout: what was prepared is dropped
 //! Switch -> adopted, a full run -> Switched
 //! answer {goBack}       -> the signed terms let it, and the pointer is to where it would return: GoBack
+//!                          not begun: RollbackComplete in the log
 //! ```
 //!
 //! Invariants: nothing is begun whose acknowledgement was not taken by the control plane; the signed terms, and nothing
 //! that an answer says, decide the wave, its time, its soak and whether a halt takes the host back.
 
-use std::sync::Arc;
-
-use lang::Value;
 use model::exchange::{Answer, Offer};
 use model::log::Cursor;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
 use model::{Digest, RunReport, Timestamp};
-use rollout::{RolloutRules, probes_of};
 use trust::Header;
-use trust::rollout_terms::{OnFailure, RolloutTerms};
+use trust::rollout_terms::OnFailure;
 
+use super::waiting_release::{PreparedWave, RolloutNames, WaitingRelease, wave_of};
 use super::{Node, ReleaseChange};
 use crate::io::{NodeEffect, RunFailure};
 use crate::rollout_part::{
@@ -45,6 +43,8 @@ pub(super) struct RolloutParticipation {
     acknowledgement: Option<Acknowledgement>,
     /// What was refused last: each request once.
     rejected: Option<RejectedDispatch>,
+    /// It was to go back in this rollout, which it did not begin, and said so: once.
+    unbegun: Option<RolloutId>,
     switch: Option<SwitchStage>,
     try_to_confirm: Option<ConfirmTry>,
     /// That no run is under way was said since the host is to go back.
@@ -88,40 +88,6 @@ enum ConfirmTry {
     Wanted,
     /// Its check-in is under way.
     Asked,
-}
-
-/// A release that can be begun, once that is asked.
-#[derive(Debug)]
-pub(super) struct WaitingRelease {
-    adoption: Adoption,
-    names: RolloutNames,
-    prepared: Option<PreparedWave>,
-}
-
-#[derive(Debug)]
-struct PreparedWave {
-    rules: RolloutRules,
-    wave: usize,
-    probes: activation::ProbeTopology,
-}
-
-/// What a rollout may be called.
-#[derive(Debug)]
-struct RolloutNames {
-    seq: u64,
-    by_commit: RolloutId,
-    by_header: RolloutId,
-}
-
-impl RolloutNames {
-    fn of(header: &Header, digest: &Digest) -> RolloutNames {
-        let id = |label| RolloutId::of_release(&header.channel, label, digest, |_| false);
-        RolloutNames { seq: header.seq, by_commit: id(header.label.as_deref()), by_header: id(None) }
-    }
-
-    fn has(&self, dispatch: &RolloutDispatch) -> bool {
-        self.seq == dispatch.seq && [&self.by_commit, &self.by_header].contains(&&dispatch.rollout)
-    }
 }
 
 impl RolloutParticipation {
@@ -214,6 +180,9 @@ impl Node {
     }
 
     pub(super) fn on_dispatch_reported(&mut self, rollout: &RolloutId, at: Option<Cursor>, now: Timestamp) {
+        if at.is_none() && self.rollout.unbegun.as_ref() == Some(rollout) {
+            self.rollout.unbegun = None;
+        }
         let Some(acknowledgement) = &mut self.rollout.acknowledgement else { return };
         if acknowledgement.rollout != *rollout {
             return;
@@ -262,7 +231,8 @@ impl Node {
         match dispatch.task {
             RolloutTask::Hold | RolloutTask::Unknown => {
                 self.drop_waiting();
-                true
+                // It stays on what it began, where that failed and its terms say so: what it had before is no offer.
+                self.rollout.is_part(dispatch).is_none()
             }
             RolloutTask::Acknowledge { until } => self.on_request(dispatch, until, now, effects),
             RolloutTask::Proceed => {
@@ -270,7 +240,7 @@ impl Node {
                 true
             }
             RolloutTask::GoBack => {
-                self.on_go_back(dispatch, answer.offer.as_ref(), effects);
+                self.on_go_back(dispatch, answer.offer.as_ref(), now, effects);
                 false
             }
         }
@@ -416,17 +386,36 @@ impl Node {
         &mut self,
         dispatch: &RolloutDispatch,
         offer: Option<&Offer>,
+        now: Timestamp,
         effects: &mut Vec<NodeEffect>,
     ) {
         self.forget_other(dispatch);
-        let (Some(part), Some(back_to)) = (self.rollout.is_part(dispatch), self.rollout.trial.back_to())
-        else {
-            return;
+        let Some(part) = self.rollout.is_part(dispatch) else {
+            return self.did_not_begin(dispatch, now, effects);
         };
+        let Some(back_to) = self.rollout.trial.back_to() else { return };
         let pointed = offer.map_or(Digest::ZERO, |offer| offer.entry.root);
         if part.on_failure == OnFailure::Rollback && pointed == back_to {
             effects.push(NodeEffect::GoBack(part.root));
         }
+    }
+
+    /// What it acknowledged is called back before it began: it is on what it had, and says so. Until then it counts as
+    /// under way, and keeps its slot of a budget.
+    fn did_not_begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        if self.rollout.keeps_others_out() {
+            return;
+        }
+        self.drop_waiting();
+        let Some(held) = self.adoption.as_ref().filter(|held| held.seq != dispatch.seq) else { return };
+        if self.rollout.unbegun.as_ref() == Some(&dispatch.rollout) {
+            return;
+        }
+        let event = RolloutEventBody::RollbackComplete { release: held.seq };
+        effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));
+        self.rollout.unbegun = Some(dispatch.rollout.clone());
+        self.contact_pending = true;
+        self.deliver_soon(now);
     }
 
     /// A release that nothing holds back comes while another one waits for a boot: that is given up first, and the end of
@@ -565,18 +554,4 @@ impl Node {
         self.contact_pending = true;
         self.hurry(now);
     }
-}
-
-/// The wave of the node, and its probes.
-fn wave_of(
-    terms: Arc<RolloutTerms>,
-    hostname: &model::Hostname,
-    prepared: &PreparedRelease,
-) -> Result<PreparedWave, String> {
-    let declared: &Value = &prepared.declared;
-    let probes = probes_of(&prepared.policy, hostname, declared);
-    let probes = probes.map_err(|error| format!("its probes cannot be gone by: {error}"))?;
-    let rules = RolloutRules::new(terms);
-    let wave = usize::from(rules.place(hostname, declared).wave);
-    Ok(PreparedWave { rules, wave, probes })
 }

@@ -1,0 +1,61 @@
+//! [`WaitingRelease`]: a release of a rollout that is here and begins once it is asked for.
+
+use std::sync::Arc;
+
+use lang::Value;
+use model::Digest;
+use model::rollout::{RolloutDispatch, RolloutId};
+use rollout::{RolloutRules, probes_of};
+use trust::Header;
+use trust::rollout_terms::RolloutTerms;
+
+use crate::rollout_part::PreparedRelease;
+use crate::state::Adoption;
+
+/// A release that can be begun, once that is asked.
+#[derive(Debug)]
+pub(super) struct WaitingRelease {
+    pub(super) adoption: Adoption,
+    pub(super) names: RolloutNames,
+    pub(super) prepared: Option<PreparedWave>,
+}
+
+#[derive(Debug)]
+pub(super) struct PreparedWave {
+    pub(super) rules: RolloutRules,
+    pub(super) wave: usize,
+    pub(super) probes: activation::ProbeTopology,
+}
+
+/// What a rollout may be called.
+#[derive(Debug)]
+pub(super) struct RolloutNames {
+    seq: u64,
+    by_commit: RolloutId,
+    by_header: RolloutId,
+}
+
+impl RolloutNames {
+    pub(super) fn of(header: &Header, digest: &Digest) -> RolloutNames {
+        let id = |label| RolloutId::of_release(&header.channel, label, digest, |_| false);
+        RolloutNames { seq: header.seq, by_commit: id(header.label.as_deref()), by_header: id(None) }
+    }
+
+    pub(super) fn has(&self, dispatch: &RolloutDispatch) -> bool {
+        self.seq == dispatch.seq && [&self.by_commit, &self.by_header].contains(&&dispatch.rollout)
+    }
+}
+
+/// The wave of the node, and its probes.
+pub(super) fn wave_of(
+    terms: Arc<RolloutTerms>,
+    hostname: &model::Hostname,
+    prepared: &PreparedRelease,
+) -> Result<PreparedWave, String> {
+    let declared: &Value = &prepared.declared;
+    let probes = probes_of(&prepared.policy, hostname, declared);
+    let probes = probes.map_err(|error| format!("its probes cannot be gone by: {error}"))?;
+    let rules = RolloutRules::new(terms);
+    let wave = usize::from(rules.place(hostname, declared).wave);
+    Ok(PreparedWave { rules, wave, probes })
+}
