@@ -248,6 +248,21 @@ fn no_wave_begins_before_its_signed_time() {
     }
 }
 
+/// ROL-1: the control plane's clock is not the host's. A stolen one that says a later time opens no wave with it.
+#[test]
+fn no_time_of_the_control_plane_opens_a_wave() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["web"]);
+    bench.give(NodeInput::ServerTime(START.plus(Duration::from_secs(2 * 86_400))));
+    let answer = asks(&bench, &next, until(&bench));
+    let effects = bench.exchange(answer);
+    let refused = RolloutEventBody::DispatchReject { code: "not-before".to_owned() };
+    assert_eq!(said(&effects), [&refused]);
+    let warned = common::warnings(&effects);
+    assert!(warned.iter().any(|warning| warning.contains("ahead of this host's")), "{warned:?}");
+}
+
 #[test]
 fn a_paused_host_does_not_begin() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));

@@ -330,7 +330,8 @@ impl Node {
     ) {
         let ReleaseChange::Waiting(waiting) = &self.change else { return };
         let Some(wave) = &waiting.prepared else { return };
-        let refusal = if !wave.rules.may_begin(wave.wave, self.trust_time(now).now()) {
+        // By the host's own time: a control plane that says another one opens no wave early.
+        let refusal = if !wave.rules.may_begin(wave.wave, self.trust_time(now).own()) {
             Some(NOT_BEFORE_CODE)
         } else {
             self.pause.as_ref().map(|_| PAUSED_CODE)
@@ -341,7 +342,9 @@ impl Node {
         if self.rollout.rejected.as_ref() == Some(&rejected) {
             return;
         }
-        effects.push(NodeEffect::Warn(format!("release {} is not begun: {code}", dispatch.seq)));
+        let difference = self.clock_difference.filter(|_| code == NOT_BEFORE_CODE);
+        let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
+        effects.push(NodeEffect::Warn(format!("release {} is not begun: {code}{clocks}", dispatch.seq)));
         let event = RolloutEventBody::DispatchReject { code: code.to_owned() };
         effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));
         self.rollout.rejected = Some(rejected);
