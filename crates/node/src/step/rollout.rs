@@ -24,6 +24,7 @@ use rollout::{RolloutRules, probes_of};
 use trust::Header;
 use trust::rollout_terms::{OnFailure, RolloutTerms};
 
+use super::counted_answers::CountedAnswers;
 use super::{Node, ReleaseChange};
 use crate::io::{NodeEffect, RunFailure};
 use crate::rollout_part::{
@@ -45,6 +46,7 @@ pub(super) struct RolloutParticipation {
     acknowledgement: Option<Acknowledgement>,
     /// What was refused last: each request once.
     rejected: Option<RejectedDispatch>,
+    answers: CountedAnswers,
     switch: Option<SwitchStage>,
     try_to_confirm: Option<ConfirmTry>,
     /// That no run is under way was said since the host is to go back.
@@ -285,7 +287,7 @@ impl Node {
     ) -> bool {
         if self.rollout.is_part(dispatch).is_some() {
             // It is to go back, or the control plane lost what was said: what follows says which.
-            self.acknowledge(&dispatch.rollout, Some(until), effects);
+            self.acknowledge(&dispatch.rollout, Some(until), now, effects);
             return false;
         }
         let is_asked = match &self.change {
@@ -336,10 +338,10 @@ impl Node {
         } else {
             self.pause.as_ref().map(|_| PAUSED_CODE)
         };
-        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, until, effects) };
+        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, until, now, effects) };
         self.rollout.acknowledgement = None;
         let rejected = RejectedDispatch { rollout: dispatch.rollout.clone(), until, code };
-        if self.rollout.rejected.as_ref() == Some(&rejected) {
+        if self.rollout.rejected.as_ref() == Some(&rejected) || !self.rollout.answers.may_answer(now) {
             return;
         }
         let difference = self.clock_difference.filter(|_| code == NOT_BEFORE_CODE);
@@ -353,8 +355,15 @@ impl Node {
     }
 
     /// Each request is acknowledged once, however often it is said.
-    fn acknowledge(&mut self, rollout: &RolloutId, until: Option<Timestamp>, effects: &mut Vec<NodeEffect>) {
-        if self.rollout.acknowledged(rollout).is_some_and(|known| known.until == until) {
+    fn acknowledge(
+        &mut self,
+        rollout: &RolloutId,
+        until: Option<Timestamp>,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
+        let is_said = self.rollout.acknowledged(rollout).is_some_and(|known| known.until == until);
+        if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
         let rollout = rollout.clone();
