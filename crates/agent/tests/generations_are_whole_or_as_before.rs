@@ -153,6 +153,27 @@ fn a_set_is_kept_whole_or_not_at_all_and_is_no_garbage_until_it_is_forgotten() {
     assert!(!is_there(&other) && is_there(&held), "it is forgotten");
 }
 
+/// What was kept for a trial that was refused, or never began, fills no disk: release after release would.
+#[test]
+fn a_set_that_the_record_does_not_name_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    join(&state, &dir.path().join("root"), true);
+    let durable = StateDir::at(&state, Disk::new()).open().unwrap();
+    let adoptions = [1, 2, 3].map(|seq| fetched(&durable, seq));
+    durable.adopt(&adoptions[0]).unwrap();
+    let files = files(&state, &Disk::new());
+    let [held, older, refused] = adoptions.each_ref().map(|adoption| files.keep(&durable, adoption).unwrap());
+    let record = ActivationRecord { confirmed: held, kept: vec![older, held], ..ActivationRecord::default() };
+    files.forget_unnamed(&record).unwrap();
+    let mut kept = files.kept().unwrap();
+    kept.sort();
+    let mut named = [held.id, older.id];
+    named.sort();
+    assert_eq!(kept, named);
+    assert_eq!(files.kept_adoption(refused.id).unwrap(), None);
+}
+
 #[test]
 fn a_full_disk_arms_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use activation::{ActivationRecord, ActivationStage, BootTime, Trial};
 use model::Timestamp;
 use model::health_probe::{ChannelProbe, HealthProbe, HealthProbeKind, HealthProbeMode};
 use model::log::FactBody;
 use model::rollout::{ProbeOutcome, RolloutDispatch, RolloutEventBody, RolloutFact, RolloutId, RolloutTask};
+use spool::{Disk, PeekedFile, StateFile};
 use test_support::scripted::key;
 use test_support::scripted::stage::{MadeOffer, OfferPlan};
 use test_support::scripted::victim::{Victim, delegating};
@@ -111,6 +113,39 @@ async fn begins(victim: &Victim, plan: &OfferPlan) {
     until("it is switched", async || (victim.file("/etc/motd") == plan.motd).then_some(())).await;
 }
 
+fn record_file(victim: &Victim) -> StateFile<ActivationRecord> {
+    let state = victim.root.with_file_name("state");
+    StateFile::new(&Disk::new(), state.join("activation.json"), 0o600)
+}
+
+fn stage(victim: &Victim) -> ActivationStage {
+    match record_file(victim).peek().unwrap() {
+        PeekedFile::Value(record) => record.under_way,
+        PeekedFile::Absent | PeekedFile::Damaged => ActivationStage::Settled,
+    }
+}
+
+/// The host is on trial, and its record says something else of that from now on; its agent does not run.
+async fn on_trial_with(victim: &mut Victim, change: impl Fn(&mut Trial)) {
+    until("it is to be confirmed", async || {
+        matches!(stage(victim), ActivationStage::Confirming(_)).then_some(())
+    })
+    .await;
+    victim.kill();
+    let file = record_file(victim);
+    let PeekedFile::Value(mut record) = file.peek().unwrap() else { panic!("there is a record") };
+    let ActivationStage::Confirming(trial) = &mut record.under_way else { panic!("{record:?}") };
+    change(trial);
+    file.store(&record).unwrap();
+}
+
+fn failed(victim: &Victim) -> Option<String> {
+    said(victim).into_iter().find_map(|(_, fact)| match fact.event {
+        RolloutEventBody::Failed { message } => Some(message),
+        _ => None,
+    })
+}
+
 async fn is_back(victim: &Victim) {
     says(victim, "back").await;
     until("the host is as it was", async || (victim.file("/etc/motd") == "five\n").then_some(())).await;
@@ -197,10 +232,7 @@ async fn it_goes_back_after_three_deaths() {
         victim.begin();
     }
     is_back(&victim).await;
-    let why = said(&victim).into_iter().find_map(|(_, fact)| match fact.event {
-        RolloutEventBody::Failed { message } => Some(message),
-        _ => None,
-    });
+    let why = failed(&victim);
     assert!(why.as_ref().is_some_and(|why| why.contains("died in it 3 times")), "{why:?}");
 }
 
@@ -217,4 +249,94 @@ async fn an_agent_that_starts_anew_acknowledges_again() {
     victim.begin();
     says(&victim, "converged").await;
     assert_eq!(kinds(&victim)[..3], ["ack", "ack", "started"]);
+}
+
+/// ROL-7: its probes pass, and no try to confirm is answered until the window ends: it returns with the control plane
+/// gone, and says so later.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_back_when_the_control_plane_is_gone_for_the_window() {
+    let mut victim = Victim::start().await;
+    let mut plan = in_waves("six\n", "test -e $MUSTER_ROOT/ready");
+    plan.policy.probes[0].probe.grace = Duration::from_secs(600);
+    begins(&victim, &plan).await;
+    until("it is to be confirmed", async || {
+        matches!(stage(&victim), ActivationStage::Confirming(_)).then_some(())
+    })
+    .await;
+    victim.control.stage.play().gone = true;
+    std::fs::write(victim.root.join("ready"), "").unwrap();
+    until("a try to confirm fails", async || {
+        String::from_utf8_lossy(&victim.log()).contains("a try to confirm failed").then_some(())
+    })
+    .await;
+    assert_eq!(victim.file("/etc/motd"), "six\n", "a try that failed ends no window");
+    // The rest of the window goes by.
+    on_trial_with(&mut victim, |trial| trial.deadline = BootTime::BOOT).await;
+    victim.begin();
+    until("it returns offline", async || (victim.file("/etc/motd") == "five\n").then_some(())).await;
+    assert!(!kinds(&victim).contains(&"back"));
+    victim.control.stage.play().gone = false;
+    is_back(&victim).await;
+    let why = failed(&victim);
+    assert!(why.as_ref().is_some_and(|why| why.contains("nothing confirmed it")), "{why:?}");
+}
+
+/// ROL-7: what was tried in another boot is not confirmed in this one.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_back_when_the_boot_is_another_one() {
+    let mut victim = Victim::start().await;
+    let mut plan = in_waves("six\n", "test -e $MUSTER_ROOT/ready");
+    plan.policy.probes[0].probe.grace = Duration::from_secs(600);
+    begins(&victim, &plan).await;
+    on_trial_with(&mut victim, |trial| trial.boot = "another-boot".parse().unwrap()).await;
+    // Its probes pass now.
+    std::fs::write(victim.root.join("ready"), "").unwrap();
+    victim.begin();
+    is_back(&victim).await;
+    let why = failed(&victim);
+    assert!(why.as_ref().is_some_and(|why| why.contains("went down before")), "{why:?}");
+}
+
+/// ROL-7: the agent is killed at what each effect leaves behind: what is asked for again is whole in the end, and the
+/// host is on the one release or the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_ends_well_wherever_it_is_killed() {
+    type Reached = fn(&Victim) -> bool;
+    let is_under_way = |victim: &Victim| !matches!(stage(victim), ActivationStage::Settled);
+    let moments: [(&str, Reached); 6] = [
+        ("its part is recorded", |victim| {
+            let part = std::fs::read(victim.root.with_file_name("state").join("rollout.json"));
+            part.is_ok_and(|part| String::from_utf8_lossy(&part).contains("stable@"))
+        }),
+        ("it is armed", is_under_way),
+        ("the mark is gone", |victim| {
+            let mark = victim.root.with_file_name("state").join("running.json");
+            !matches!(stage(victim), ActivationStage::Settled) && !mark.exists()
+                || matches!(stage(victim), ActivationStage::Confirming(_) | ActivationStage::Probation(_))
+        }),
+        ("it is switched", |victim| victim.file("/etc/motd") == "six\n"),
+        ("it is to be confirmed", |victim| {
+            matches!(stage(victim), ActivationStage::Confirming(_) | ActivationStage::Probation(_))
+        }),
+        ("it is confirmed", |victim| matches!(stage(victim), ActivationStage::Probation(_))),
+    ];
+    for (moment, is_reached) in moments {
+        let mut victim = Victim::start().await;
+        let made = victim.offer(&in_waves("six\n", "grep -q six $MUSTER_ROOT/etc/motd"));
+        asks(&victim, &made, acknowledge());
+        says(&victim, "ack").await;
+        asks(&victim, &made, RolloutTask::Proceed);
+        until(moment, async || is_reached(&victim).then_some(())).await;
+        victim.kill();
+        let motd = victim.file("/etc/motd");
+        assert!(motd == "five\n" || motd == "six\n", "{moment}: {motd}");
+        victim.begin();
+        says(&victim, "converged").await;
+        assert_eq!(victim.file("/etc/motd"), "six\n", "{moment}");
+        assert_eq!(victim.control.stage.play().held.clone().unwrap().seq, 6, "{moment}");
+        let mut numbers: Vec<u64> = said(&victim).iter().map(|(_, fact)| fact.event_seq).collect();
+        assert!(numbers.is_sorted(), "{moment}: {numbers:?}");
+        numbers.dedup();
+        assert_eq!(numbers.len(), said(&victim).len(), "{moment}: no number twice");
+    }
 }

@@ -174,8 +174,13 @@ impl RolloutActivation {
 
     /// Whether its part in the rollout is over: it was left, or nothing is to be said of it any more.
     pub fn is_over(&self, record: &ActivationRecord) -> bool {
-        record.under_way == ActivationStage::Settled
-            && (record.confirmed.id != self.target.id || self.converged)
+        let is_on_it = record.confirmed.id == self.target.id;
+        match record.under_way {
+            ActivationStage::Settled => !is_on_it || self.converged,
+            // It was not begun, or was refused: the host is on one of before, whose rollout goes on.
+            ActivationStage::Probation(_) => !is_on_it,
+            _ => false,
+        }
     }
 
     /// Whether the host runs it already and only its probes are to be asked: another release with the same content, whose
@@ -229,4 +234,46 @@ fn declared(probes: &ProbeTopology) -> RolloutEventBody {
         },
     };
     RolloutEventBody::ProbeTopologyDeclared { probes: probes.probes().iter().map(of).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use activation::Probation;
+    use model::Digest;
+
+    use super::*;
+
+    /// A release that was refused while the one before is watched still is no part of the node any more: it would answer a
+    /// request for it without beginning anything.
+    #[test]
+    fn a_part_that_was_not_begun_is_over() {
+        let of = |seq: u64| Generation { id: GenerationId(Digest::of(&seq.to_be_bytes())), seq, bytes: 1 };
+        let part = serde_json::json!({
+            "rollout": "stable@4f1c", "seq": 3, "root": of(3).id.0, "soakSecs": 1, "onFailure": "rollback",
+        });
+        let terms = ActivationTerms::default();
+        let kept = RolloutActivation {
+            part: serde_json::from_value(part).unwrap(),
+            target: of(3),
+            terms,
+            probes: ProbeTopology::default(),
+            complete: None,
+            converged: false,
+        };
+        let watched = |confirmed, previous| ActivationRecord {
+            confirmed,
+            under_way: ActivationStage::Probation(Probation {
+                previous,
+                deaths: 0,
+                terms,
+                probes: ProbeTopology::default(),
+            }),
+            ..ActivationRecord::default()
+        };
+        assert!(kept.is_over(&watched(of(2), of(1))));
+        assert!(!kept.is_over(&watched(of(3), of(2))));
+        assert!(kept.is_over(&ActivationRecord { confirmed: of(2), ..ActivationRecord::default() }));
+    }
 }

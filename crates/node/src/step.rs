@@ -1,5 +1,6 @@
 //! [`Node`]: inputs to effects.
 
+mod counted_answers;
 mod delivery;
 mod freshness;
 mod heal;

@@ -249,6 +249,45 @@ fn no_wave_begins_before_its_signed_time() {
     }
 }
 
+/// ROL-1: the control plane's clock is not the host's. A stolen one that says a later time opens no wave with it.
+#[test]
+fn no_time_of_the_control_plane_opens_a_wave() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["web"]);
+    bench.give(NodeInput::ServerTime(START.plus(Duration::from_secs(2 * 86_400))));
+    let answer = asks(&bench, &next, until(&bench));
+    let effects = bench.exchange(answer);
+    let refused = RolloutEventBody::DispatchReject { code: "not-before".to_owned() };
+    assert_eq!(said(&effects), [&refused]);
+    let warned = common::warnings(&effects);
+    assert!(warned.iter().any(|warning| warning.contains("ahead of this host's")), "{warned:?}");
+}
+
+/// A control plane that asks again and again, each time until another moment or after it held the node back, has it
+/// write no more than a few facts a minute.
+#[test]
+fn a_flood_of_requests_is_answered_a_few_times() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    for groups in [["canary"], ["web"]] {
+        let mut bench = Bench::holding(&held);
+        prepare(&mut bench, &next, &groups);
+        let (began, mut facts) = (bench.now, 0);
+        for more in 0..100 {
+            let until = bench.now.plus(Duration::from_secs(more));
+            let answer = asks(&bench, &next, RolloutTask::Acknowledge { until });
+            let new = said(&bench.exchange(answer)).len() as u64;
+            facts += new;
+            if new > 0 {
+                // It calls at once to say so.
+                bench.give(NodeInput::DispatchReported(id_of(&next), acked(facts)));
+            }
+        }
+        let minutes = bench.now.since(began).as_secs() / 60;
+        assert!(facts > 0 && facts <= 10 * (minutes + 1), "{groups:?}: {facts} in {minutes} minutes");
+    }
+}
+
 #[test]
 fn a_paused_host_does_not_begin() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));

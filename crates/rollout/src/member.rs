@@ -359,12 +359,15 @@ impl MemberRecord {
             }
             RolloutEventBody::RollbackComplete { release } => match self.state {
                 Activating | Soaking | Deferred | Failed => {
-                    // The node knows better than anybody which release it confirmed last.
                     if *release == terms.target {
                         let want = self.before.unwrap_or(0);
                         return Err(EventRefusal::OtherRelease { got: *release, want });
                     }
-                    self.before = self.before.map(|_| *release);
+                    // The node knows better than anybody which release it confirmed last. None that is later than
+                    // this rollout's, which its own waves open, and 0 is a host that holds none.
+                    if (1..terms.target).contains(release) {
+                        self.before = self.before.map(|_| *release);
+                    }
                     if to_target && self.failure.is_none() {
                         self.failure = Some(MemberFailure::Returned);
                     }

@@ -130,6 +130,21 @@ fn a_probe_counts_once_it_is_declared_after_the_activation() {
     assert_eq!(world.state(), RolloutState::Terminal);
 }
 
+/// A node that was broken into is pointed to no release that its rollout does not give it yet, and one that was never
+/// on a release to none.
+#[test]
+fn a_return_to_a_later_release_or_to_none_moves_no_pointer() {
+    for (said, before) in [(39, 39), (42, 40), (u64::MAX, 40), (0, 40)] {
+        let mut world = Driven::new(soaking(60), &[("h1", &[])]);
+        world.activate("h1");
+        let back = RolloutEventBody::RollbackComplete { release: said };
+        assert_eq!(world.say("h1", back), EventAnswer::Accepted, "{said}");
+        assert_eq!(world.member("h1").state, NodeRolloutState::Reverted);
+        let pointer = world.rollouts.pointer(&node_id("h1")).unwrap();
+        assert_eq!(pointer.release, Some(before), "it says that it is back on {said}");
+    }
+}
+
 #[test]
 fn a_node_cannot_have_soaked_longer_than_it_was_asked() {
     let mut world = Driven::new(soaking(3600), &[("h1", &[])]);

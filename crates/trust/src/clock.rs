@@ -34,8 +34,8 @@ impl TrustTime {
         self.own().max(self.control_plane)
     }
 
-    /// The host's own time, which no control plane moves.
-    fn own(&self) -> Timestamp {
+    /// The host's own time, which no control plane moves: what must not come too early is judged by this.
+    pub fn own(&self) -> Timestamp {
         self.clock.max(self.built).max(self.newest_signature)
     }
 

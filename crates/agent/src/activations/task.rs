@@ -354,6 +354,9 @@ impl ActivationTask {
         }
         let view = ActivationView::of(&record, self.boot.at);
         if stage == TrialStage::Settled {
+            if let Err(error) = self.setup.files.forget_unnamed(&record) {
+                tracing::warn!(error = %chain(&error), "generations that nothing needs stay");
+            }
             // What is adopted from now on is what the next one begins from.
             self.activation = None;
             self.probes.stop();

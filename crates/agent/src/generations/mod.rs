@@ -283,6 +283,20 @@ impl GenerationFiles {
         self.keep_programs()
     }
 
+    /// What is kept of generations that a record does not name goes: it was kept for a trial that was refused, or whose
+    /// process ended before it began. The agent of a generation is [`GenerationFiles::disarm`]'s.
+    ///
+    /// # Errors
+    /// When the disk refuses; some may be gone then.
+    pub fn forget_unnamed(&self, record: &ActivationRecord) -> Result<(), SpoolError> {
+        let needed = record.needed();
+        let is_named =
+            |id: &GenerationId| needed.contains(id) || record.kept.iter().any(|kept| kept.id == *id);
+        let unnamed = self.kept()?.into_iter().filter(|id| !is_named(id) && !self.has_agent(*id));
+        let unnamed: Vec<GenerationId> = unnamed.collect();
+        if unnamed.is_empty() { Ok(()) } else { self.forget(&unnamed) }
+    }
+
     /// The generations of which something is kept.
     ///
     /// # Errors

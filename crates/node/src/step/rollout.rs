@@ -21,6 +21,7 @@ use model::{Digest, RunReport, Timestamp};
 use trust::Header;
 use trust::rollout_terms::OnFailure;
 
+use super::counted_answers::CountedAnswers;
 use super::waiting_release::{PreparedWave, RolloutNames, WaitingRelease, wave_of};
 use super::{Node, ReleaseChange};
 use crate::io::{NodeEffect, RunFailure};
@@ -45,6 +46,7 @@ pub(super) struct RolloutParticipation {
     rejected: Option<RejectedDispatch>,
     /// It was to go back in this rollout, which it did not begin, and said so: once.
     unbegun: Option<RolloutId>,
+    answers: CountedAnswers,
     switch: Option<SwitchStage>,
     try_to_confirm: Option<ConfirmTry>,
     /// That no run is under way was said since the host is to go back.
@@ -255,7 +257,7 @@ impl Node {
     ) -> bool {
         if self.rollout.is_part(dispatch).is_some() {
             // It is to go back, or the control plane lost what was said: what follows says which.
-            self.acknowledge(&dispatch.rollout, Some(until), effects);
+            self.acknowledge(&dispatch.rollout, Some(until), now, effects);
             return false;
         }
         let is_asked = match &self.change {
@@ -300,18 +302,21 @@ impl Node {
     ) {
         let ReleaseChange::Waiting(waiting) = &self.change else { return };
         let Some(wave) = &waiting.prepared else { return };
-        let refusal = if !wave.rules.may_begin(wave.wave, self.trust_time(now).now()) {
+        // By the host's own time: a control plane that says another one opens no wave early.
+        let refusal = if !wave.rules.may_begin(wave.wave, self.trust_time(now).own()) {
             Some(NOT_BEFORE_CODE)
         } else {
             self.pause.as_ref().map(|_| PAUSED_CODE)
         };
-        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, until, effects) };
+        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, until, now, effects) };
         self.rollout.acknowledgement = None;
         let rejected = RejectedDispatch { rollout: dispatch.rollout.clone(), until, code };
-        if self.rollout.rejected.as_ref() == Some(&rejected) {
+        if self.rollout.rejected.as_ref() == Some(&rejected) || !self.rollout.answers.may_answer(now) {
             return;
         }
-        effects.push(NodeEffect::Warn(format!("release {} is not begun: {code}", dispatch.seq)));
+        let difference = self.clock_difference.filter(|_| code == NOT_BEFORE_CODE);
+        let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
+        effects.push(NodeEffect::Warn(format!("release {} is not begun: {code}{clocks}", dispatch.seq)));
         let event = RolloutEventBody::DispatchReject { code: code.to_owned() };
         effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));
         self.rollout.rejected = Some(rejected);
@@ -320,8 +325,15 @@ impl Node {
     }
 
     /// Each request is acknowledged once, however often it is said.
-    fn acknowledge(&mut self, rollout: &RolloutId, until: Option<Timestamp>, effects: &mut Vec<NodeEffect>) {
-        if self.rollout.acknowledged(rollout).is_some_and(|known| known.until == until) {
+    fn acknowledge(
+        &mut self,
+        rollout: &RolloutId,
+        until: Option<Timestamp>,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
+        let is_said = self.rollout.acknowledged(rollout).is_some_and(|known| known.until == until);
+        if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
         let rollout = rollout.clone();

@@ -160,10 +160,12 @@ impl DurableRollouts {
             let release = pointer.as_ref().and_then(|pointer| {
                 Some(RolloutKey { channel: pointer.rollout.channel.clone(), seq: pointer.release? })
             });
-            self.lacks_release |= release.is_some_and(|key| heads.release(&key).is_none());
+            let is_lacking = release.is_some_and(|key| heads.release(&key).is_none());
             let (change, contact) = {
                 let mut entry = slot.lock();
                 let change = entry.node.set_rollout(pointer);
+                // Once for each pointer: a node may say that it is back on a release that was never stored here.
+                self.lacks_release |= is_lacking && change != PointerChange::Same;
                 if change != PointerChange::Same {
                     plane.index.mark_entry(&slot, &mut entry);
                 }

@@ -50,6 +50,8 @@ pub struct Play {
     pub spoil: Option<Spoil>,
     pub blobs_asked: usize,
     pub check_ins: usize,
+    /// It answers nothing that helps.
+    pub gone: bool,
     /// When the node is to call again; a minute when it does not say.
     pub next_checkin_secs: Option<u64>,
     pub stream_requested: bool,
@@ -67,6 +69,9 @@ pub struct Stage(Arc<Mutex<Play>>);
 impl Stage {
     pub fn answer(&self, parts: &Parts, body: &Bytes) -> Reply {
         let mut play = self.0.lock().unwrap();
+        if play.gone {
+            return problem(&Problem::new(Code::StoreUnavailable, "it is gone"));
+        }
         if parts.uri.path() == route::CHECKIN {
             return play.check_in(serde_json::from_slice(body).unwrap());
         }
