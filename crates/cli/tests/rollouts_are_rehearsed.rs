@@ -71,7 +71,8 @@ fn nodes_are_made_of_patterns_and_are_what_the_repo_says_of_them() {
     let mut expected: Vec<String> =
         ["db-1", "web-1"].iter().chain(&of_patterns).map(|label| format!("{label}.example.com")).collect();
     let mut sorted: Vec<String> = names.iter().map(ToString::to_string).collect();
-    (sorted.sort(), expected.sort());
+    sorted.sort();
+    expected.sort();
     assert_eq!(sorted, expected);
     for node in &rehearsal.nodes {
         let (of, probe) = match node.hostname.as_str().starts_with("db-") {

@@ -183,7 +183,7 @@ fn a_return_is_told_by_whoever_hears_of_it() {
         ..Host::new(&moment("b1", 100))
     };
     host.give(ActivationInput::Returned, &moment("b1", 130));
-    assert_eq!(host.heard[told..], [back.clone()]);
+    assert_eq!(host.heard[told..], *std::slice::from_ref(&back));
     assert!(host.rollout.is_over(host.activation.record()));
     // Where the watchdog was there first, the agent says so at its start.
     by_watchdog.activation.handle(ActivationInput::Returned, moment("b1", 130).at);
