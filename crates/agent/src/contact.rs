@@ -30,9 +30,11 @@ impl ContactFailure {
     pub fn of(error: &CallError, ended: bool) -> ContactFailure {
         let problem = match error {
             // TLS says so in an alert, which is lost when the connection closes before it is read.
-            CallError::Reach(ClientError::Handshake { .. } | ClientError::Exchange { .. }) if ended => {
-                ContactProblem::CertificateExpired
-            }
+            CallError::Reach(
+                ClientError::Handshake { .. }
+                | ClientError::Exchange { .. }
+                | ClientError::CertificateUnknown { .. },
+            ) if ended => ContactProblem::CertificateExpired,
             CallError::Reach(error) => ContactProblem::of_dial(error),
             CallError::Answer(_) | CallError::Request(_) => ContactProblem::Unreachable,
             CallError::Refused(problem) if problem.code == Code::UnknownNode.as_str() => {

@@ -17,7 +17,7 @@ use rustls::ClientConfig;
 use crate::dial::TlsSession;
 pub use crate::dial::{Destination, TcpDialError, Traffic};
 use crate::proxy::ProxyError;
-use crate::session::CertificateRefusal;
+use crate::session::{CertificateRefusal, RefusedCertificate};
 use crate::stream::{Receiver, SentBody, Stream};
 use crate::tasks::{self, ConnectionExecutor};
 use crate::tls::{EndedServerCertificate, ForeignCertificate};
@@ -109,6 +109,17 @@ pub enum ClientError {
     CertificateRevoked {
         /// Who.
         url: ServerUrl,
+    },
+    /// No CA that counts there issued this side's certificate, or not late enough (IDN-8).
+    #[error(
+        "{url} refuses this host's certificate: the CA that issued it counts no more there, or not for one so old"
+    )]
+    CertificateUnknown {
+        /// Who.
+        url: ServerUrl,
+        /// How the connection ended.
+        #[source]
+        source: hyper::Error,
     },
     /// It took too long.
     #[error("{url} did not answer within {} s", .after.as_secs())]
@@ -239,9 +250,12 @@ impl Client {
 
     async fn open(&mut self, request: Request<SentBody>) -> Result<(response::Parts, Receiver), ClientError> {
         let (url, refusal) = (&self.url, &self.refusal);
-        let broke = |source| match refusal.is_there() {
-            true => ClientError::CertificateRevoked { url: url.clone() },
-            false => ClientError::Exchange { url: url.clone(), source },
+        let broke = |source| match refusal.reason() {
+            Some(RefusedCertificate::Revoked) => ClientError::CertificateRevoked { url: url.clone() },
+            Some(RefusedCertificate::UnknownAuthority) => {
+                ClientError::CertificateUnknown { url: url.clone(), source }
+            }
+            None => ClientError::Exchange { url: url.clone(), source },
         };
         self.send.ready().await.map_err(broke)?;
         let (response, body) = self.send.send_request(request).await.map_err(broke)?.into_parts();

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::client::ClientError;
 use crate::proxy::{self, ProxyError, ProxyUrl};
-use crate::session::{CertificateRefusal, SessionStream};
+use crate::session::{CertificateRefusal, RefusedCertificate, SessionStream};
 use crate::tls::{EndedServerCertificate, ForeignCertificate};
 use crate::url::ServerUrl;
 
@@ -128,9 +128,9 @@ impl TlsSession {
         let refusal = CertificateRefusal::default();
         let session = session.map_err(|error| {
             refusal.note(&error);
-            match refusal.is_there() {
-                true => ClientError::CertificateRevoked { url: url.clone() },
-                false => no_session(to, error, beginning.get().map(Vec::as_slice)),
+            match refusal.reason() {
+                Some(RefusedCertificate::Revoked) => ClientError::CertificateRevoked { url: url.clone() },
+                _ => no_session(to, error, beginning.get().map(Vec::as_slice)),
             }
         })?;
         let io = TokioIo::new(SessionStream::new(session, refusal.clone()));

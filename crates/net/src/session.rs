@@ -2,8 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use rustls::AlertDescription;
@@ -17,23 +16,37 @@ pub(crate) struct SessionStream<IO> {
     refusal: CertificateRefusal,
 }
 
-/// Whether the other side ended a session as it takes this side's certificate for revoked. With TLS 1.3 it says so
-/// after the handshake, to whoever reads then. Cheap to clone: all clones are one.
+/// Why the other side takes this side's certificate for none that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusedCertificate {
+    /// It is revoked.
+    Revoked,
+    /// The CA that issued it counts no more there, or what it issued so early.
+    UnknownAuthority,
+}
+
+/// Whether the other side ended a session for this side's certificate. With TLS 1.3 it says so after the handshake, to
+/// whoever reads then. Cheap to clone: all clones are one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CertificateRefusal(Arc<AtomicBool>);
+pub(crate) struct CertificateRefusal(Arc<OnceLock<RefusedCertificate>>);
 
 impl CertificateRefusal {
-    /// It did.
-    pub(crate) fn is_there(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+    /// Why, if it did.
+    pub(crate) fn reason(&self) -> Option<RefusedCertificate> {
+        self.0.get().copied()
     }
 
     /// Takes it out of an error of the session.
     pub(crate) fn note(&self, error: &io::Error) {
         let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
-        if matches!(why, Some(rustls::Error::AlertReceived(AlertDescription::CertificateRevoked))) {
-            self.0.store(true, Ordering::Release);
-        }
+        let Some(rustls::Error::AlertReceived(alert)) = why else { return };
+        let refused = match alert {
+            AlertDescription::CertificateRevoked => RefusedCertificate::Revoked,
+            AlertDescription::UnknownCA => RefusedCertificate::UnknownAuthority,
+            _ => return,
+        };
+        // The first word counts: there is one alert in a session.
+        let _ = self.0.set(refused);
     }
 }
 

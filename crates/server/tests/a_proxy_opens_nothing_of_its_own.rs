@@ -184,7 +184,15 @@ async fn a_proxy_s_certificate_is_for_the_proxies_port_alone() {
                 client.call(request, 1024, PATIENCE).await.expect_err("there should be no session")
             }
         };
-        assert!(matches!(error, ClientError::Handshake { .. } | ClientError::Exchange { .. }), "{error:?}");
+        assert!(
+            matches!(
+                error,
+                ClientError::Handshake { .. }
+                    | ClientError::Exchange { .. }
+                    | ClientError::CertificateUnknown { .. }
+            ),
+            "{error:?}"
+        );
     }
     node.survives().await;
 }

@@ -30,7 +30,15 @@ async fn no_session(url: &ServerUrl, tls: Arc<ClientConfig>) -> String {
             client.call(request, 1024, PATIENCE).await.expect_err("there should be no session")
         }
     };
-    assert!(matches!(error, ClientError::Handshake { .. } | ClientError::Exchange { .. }), "{error:?}");
+    assert!(
+        matches!(
+            error,
+            ClientError::Handshake { .. }
+                | ClientError::Exchange { .. }
+                | ClientError::CertificateUnknown { .. }
+        ),
+        "{error:?}"
+    );
     format!("{error:?}")
 }
 

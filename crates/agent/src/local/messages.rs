@@ -108,7 +108,10 @@ impl ContactProblem {
                 }
             },
             ClientError::NotTls { .. } => ContactProblem::NotTls,
-            ClientError::ForeignServer { .. } => ContactProblem::ForeignServer,
+            // Newer trust documents say which CA counts, and that another certificate is to be had.
+            ClientError::ForeignServer { .. } | ClientError::CertificateUnknown { .. } => {
+                ContactProblem::ForeignServer
+            }
             ClientError::ServerCertificateEnded { .. } => ContactProblem::ClockAhead,
             ClientError::CertificateRevoked { .. } => ContactProblem::Revoked,
             ClientError::Name(_)
