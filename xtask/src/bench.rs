@@ -48,6 +48,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "check", measured_by: MeasuredBy::Muster },
     Benchmark { name: "publish", measured_by: MeasuredBy::Muster },
     Benchmark { name: "rehearse", measured_by: MeasuredBy::Muster },
+    Benchmark { name: "rollout", measured_by: MeasuredBy::Muster },
     Benchmark { name: "proof", measured_by: MeasuredBy::Muster },
     Benchmark { name: "secrets", measured_by: MeasuredBy::Muster },
     Benchmark { name: "sync", measured_by: MeasuredBy::Muster },

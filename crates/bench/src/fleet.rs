@@ -16,7 +16,8 @@ use rustls::ClientConfig;
 use server::api::ReleaseSummary;
 use server::posture;
 use store::{FleetMeta, NewNode, Release, Store, TokenUse};
-use trust::{Header, SigningKey, signed};
+use trust::feature::ROLLOUT_FEATURE;
+use trust::{Header, RolloutTerms, SigningKey, signed};
 
 use crate::{BenchError, wait_for};
 
@@ -35,6 +36,8 @@ pub(super) struct BenchNode {
     pub(super) key: Arc<SigningKey>,
     pub(super) tls: Arc<ClientConfig>,
     pub(super) held: HeldRelease,
+    /// What the second release gives it, where there is one.
+    pub(super) next: Option<HeldRelease>,
 }
 
 /// What time it is.
@@ -56,7 +59,7 @@ pub(super) async fn fill_synced(
     modes: &[Mode],
 ) -> Result<Vec<BenchNode>, BenchError> {
     let sets = modes.iter().map(|mode| objects_of(*mode)).collect::<Result<_, _>>()?;
-    Ok(fill_with(dir, FleetPlan { count, near, certified: count, sets }).await?.nodes)
+    Ok(fill_with(dir, FleetPlan { count, near, certified: count, sets, rollout: None }).await?.nodes)
 }
 
 /// The objects of a set with their contents.
@@ -72,6 +75,8 @@ pub(super) struct FleetPlan {
     pub(super) certified: usize,
     /// The sets that they get, one after the other.
     pub(super) sets: Vec<SetObjects>,
+    /// With these terms a second release of the same sets goes to them.
+    pub(super) rollout: Option<Arc<RolloutTerms>>,
 }
 
 /// A fleet that was made.
@@ -85,7 +90,7 @@ pub(super) struct FilledFleet {
 
 /// Fills a directory with a fleet.
 pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet, BenchError> {
-    let FleetPlan { count, near, certified, sets } = plan;
+    let FleetPlan { count, near, certified, sets, rollout } = plan;
     let founded = posture::open(dir, None, now())?;
     let store = Store::open(dir.join("muster.db"))?;
     store.found_fleet(FleetMeta { fleet: founded.trust.fleet.clone(), created: now() }).await?;
@@ -127,8 +132,17 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
         wait_for(&mut tasks, 0).await?;
     }
     let release_key = founded.release_key.as_ref().ok_or("no release key")?;
-    let held = release(&store, &founded.trust.fleet, release_key, (count, near, &sets)).await?;
+    let first = ReleasePlan { seq: 1, count, near, sets: &sets, rollout: None };
+    let held = release(&store, &founded.trust.fleet, release_key, first.clone()).await?;
+    let next = match rollout {
+        Some(_) => {
+            let second = ReleasePlan { seq: 2, rollout, ..first };
+            release(&store, &founded.trust.fleet, release_key, second).await?
+        }
+        None => Vec::new(),
+    };
     let held = |number: usize| held[usize::from(number >= near)][number % sets.len()].clone();
+    let next = |number: usize| Some(next.get(usize::from(number >= near))?[number % sets.len()].clone());
     let all = keys.iter().enumerate().map(|(number, (id, ..))| (id.clone(), held(number))).collect();
     let mut nodes = Vec::with_capacity(certified);
     for (number, (id, hostname, key)) in keys.into_iter().enumerate().take(certified) {
@@ -142,7 +156,15 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
         )?;
         let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Node(&key))?;
         let fleet = founded.trust.fleet.clone();
-        nodes.push(BenchNode { fleet, id, hostname, key: Arc::new(key), tls, held: held(number) });
+        nodes.push(BenchNode {
+            fleet,
+            id,
+            hostname,
+            key: Arc::new(key),
+            tls,
+            held: held(number),
+            next: next(number),
+        });
     }
     Ok(FilledFleet { nodes, all, store })
 }
@@ -171,14 +193,25 @@ pub(super) fn objects_of(mode: Mode) -> Result<SetObjects, BenchError> {
     Ok(objects)
 }
 
-/// Commits a release in which every node has an entry; gives what a node of each channel and
-/// mode holds.
+/// A release in which every node has an entry.
+#[derive(Clone)]
+struct ReleasePlan<'a> {
+    seq: u64,
+    /// Nodes, and how many of them are in the channel that calls often.
+    count: usize,
+    near: usize,
+    sets: &'a [SetObjects],
+    rollout: Option<Arc<RolloutTerms>>,
+}
+
+/// Commits a release; gives what a node of each channel and mode holds.
 async fn release(
     store: &Store,
     fleet: &model::FleetId,
     key: &SigningKey,
-    (count, near, objects): (usize, usize, &[SetObjects]),
+    plan: ReleasePlan<'_>,
 ) -> Result<Vec<Vec<HeldRelease>>, BenchError> {
+    let ReleasePlan { seq, count, near, sets: objects, rollout } = plan;
     let (mut sets, mut contents) = (Vec::new(), BTreeMap::new());
     for objects in objects {
         sets.push(ObjectSet::of(objects.iter().map(|(key, content)| (key.clone(), Stub::of(content)))));
@@ -210,19 +243,19 @@ async fn release(
         let header = Header {
             fleet: fleet.clone(),
             channel: channel.clone(),
-            seq: 1,
+            seq,
             label: None,
             created: now(),
             selection: root,
             freshness_secs: 7 * 24 * 3600,
             fallbacks: Vec::new(),
-            requires: Vec::new(),
-            rollout: None,
+            requires: rollout.iter().map(|_| ROLLOUT_FEATURE.to_owned()).collect(),
+            rollout: rollout.clone(),
         };
         let signed = signed::sign(&header, &[key])?;
         let header = signed::digest(&signed);
         let of_set =
-            |set: &ObjectSet| HeldRelease { channel: channel.clone(), seq: 1, header, root: set.root() };
+            |set: &ObjectSet| HeldRelease { channel: channel.clone(), seq, header, root: set.root() };
         held.push(sets.iter().map(of_set).collect::<Vec<_>>());
         headers.insert(channel, signed);
     }
@@ -231,8 +264,8 @@ async fn release(
     let summary =
         serde_json::to_value(ReleaseSummary { contact_secs, nodes: count, ..ReleaseSummary::default() })?;
     let release =
-        Release { seq: 1, ref_label: "bench".to_owned(), created: now(), selection: root, headers, summary };
-    store.commit_release(release, None).await?;
+        Release { seq, ref_label: "bench".to_owned(), created: now(), selection: root, headers, summary };
+    store.commit_release(release, (seq > 1).then_some(seq - 1)).await?;
     Ok(held)
 }
 

@@ -15,6 +15,7 @@ mod proof;
 mod publish;
 mod rehearse;
 mod renewals;
+mod rollouts;
 mod secrets;
 mod status;
 mod sync;
@@ -31,6 +32,7 @@ use cli::exit::Exit;
 use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside, plural};
 
+use rollouts::RolloutSizes;
 use table::Figures;
 
 /// What can be measured.
@@ -50,6 +52,8 @@ pub enum Bench {
     Publish(PublishArgs),
     /// Playing a rollout over 10,000 nodes beforehand
     Rehearse(RehearseBenchArgs),
+    /// Planning a wave of 100,000 nodes, moving it on by their events, and taking events in durably
+    Rollout(RolloutBenchArgs),
     /// Verifying a node's own proof from a release of 100,000 nodes
     Proof(CheckArgs),
     /// Opening 100 secrets at a node, and a publish in which one of 100,000 recipients rotates
@@ -163,6 +167,19 @@ pub struct RehearseBenchArgs {
     scale: Scale,
 }
 
+/// How large a fleet is rolled out to.
+#[derive(Clone, Debug, Args)]
+pub struct RolloutBenchArgs {
+    /// Nodes that are planned [default: 100000, quick: 1000]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Nodes that report to a control plane [default: 4000, quick: 50]
+    #[arg(long)]
+    reporting: Option<usize>,
+    #[command(flatten)]
+    scale: Scale,
+}
+
 /// How large a fleet repo.
 #[derive(Clone, Debug, Args)]
 pub struct PublishArgs {
@@ -271,6 +288,15 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
         Bench::Rehearse(args) => {
             let figures = begin("rehearse", args.scale);
             let measured = rehearse::run(args.scale.or(args.nodes, 10_000, 500), &figures);
+            (figures, measured)
+        }
+        Bench::Rollout(args) => {
+            let figures = begin("rollout", args.scale);
+            let sizes = RolloutSizes {
+                planned: args.scale.or(args.nodes, 100_000, 1_000),
+                reporting: args.scale.or(args.reporting, 4_000, 50),
+            };
+            let measured = rollouts::run(sizes, &figures).await;
             (figures, measured)
         }
         Bench::Proof(args) => {

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::{HeaderValue, Request, header};
 use http_body_util::Full;
 use model::Incarnation;
-use model::exchange::{CheckIn, RunNote, TraitReport};
+use model::exchange::{Answer, CheckIn, HeldRelease, RunNote, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
 use model::{Digest, RunCounts, RunReport};
 use net::ServerUrl;
@@ -49,6 +49,8 @@ pub(super) struct Caller {
     /// The first check-in, which carries traits, the report of a run and the `seen` document.
     first: Option<Bytes>,
     body: Bytes,
+    /// What the body says, for those that say more later.
+    message: CheckIn,
     nonce: u64,
 }
 
@@ -90,7 +92,7 @@ impl Caller {
         (message.seen, message.traits, message.facts) = (None, None, Vec::new());
         message.acked = Some(1);
         let body = body::encode(&message)?.into();
-        Ok(Caller { node, url: url.clone(), first, body, nonce: 0 })
+        Ok(Caller { node, url: url.clone(), first, body, message, nonce: 0 })
     }
 
     /// The control plane has what it sends first.
@@ -109,6 +111,37 @@ impl Caller {
         Ok(())
     }
 
+    /// Checks in as before; gives what it is answered.
+    pub(super) async fn ask(&mut self, client: &mut Client) -> Result<Answer, BenchError> {
+        let answer = self.post(client, route::CHECKIN, self.body.clone()).await?;
+        Ok(body::decode(&answer)?)
+    }
+
+    /// Checks in with the next facts of its log, which are acknowledged when it returns, and from now on with what it
+    /// holds where that is another release.
+    pub(super) async fn report(
+        &mut self,
+        client: &mut Client,
+        facts: Vec<FactBody>,
+        held: Option<HeldRelease>,
+    ) -> Result<(), BenchError> {
+        let message = &mut self.message;
+        let acked = message.acked.unwrap_or_default();
+        let fact = |(seq, body)| Fact { seq, at: now(), body };
+        message.facts = (acked + 1..).zip(facts).map(fact).collect();
+        let last = acked + u64::try_from(message.facts.len())?;
+        message.held = held.or(message.held.take());
+        let body = body::encode(message)?.into();
+        let answer: Answer = body::decode(&self.post(client, route::CHECKIN, body).await?)?;
+        if answer.acked.as_ref().is_none_or(|acked| acked.seq != last) {
+            return Err(format!("facts up to {last} were not acknowledged: {:?}", answer.acked).into());
+        }
+        self.message.facts = Vec::new();
+        self.message.acked = Some(last);
+        self.body = body::encode(&self.message)?.into();
+        Ok(())
+    }
+
     /// Asks for another certificate of the same key.
     pub(super) async fn renew(&mut self, client: &mut Client) -> Result<(), BenchError> {
         let csr_pem = net::issue::node_request(&self.node.key, &self.node.hostname)?;
@@ -116,13 +149,13 @@ impl Caller {
         self.post(client, route::RENEW, body.into()).await.map(drop)
     }
 
-    /// Sends a signed request; gives the body of the answer.
+    /// Sends a signed request; gives the body of the answer, unpacked.
     async fn post(
         &mut self,
         client: &mut Client,
         path: &'static str,
         body: Bytes,
-    ) -> Result<Bytes, BenchError> {
+    ) -> Result<Vec<u8>, BenchError> {
         let now = now();
         self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
         let target = SignedTarget { method: "POST", path, query: "", body: &body, last_event_id: None };
@@ -143,7 +176,9 @@ impl Caller {
             let text = String::from_utf8_lossy(response.body()).into_owned();
             return Err(format!("{path} was refused: {text}").into());
         }
-        Ok(response.into_body())
+        let coding = response.headers().get(header::CONTENT_ENCODING).map(HeaderValue::to_str).transpose()?;
+        let coding = coding.map(str::to_owned);
+        Ok(body::unpack(response.into_body().to_vec(), coding.as_deref(), body::MAX_ANSWER)?)
     }
 }
 
@@ -233,8 +268,6 @@ fn total(client: &Client) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-    use model::exchange::Answer;
-
     use super::*;
     use crate::{checkin, fleet};
 
@@ -248,7 +281,7 @@ mod tests {
         caller.check_in(&mut client).await.unwrap();
         let unchanged = caller.body.clone();
         let answer = caller.post(&mut client, route::CHECKIN, unchanged).await.unwrap();
-        let answer: Answer = serde_json::from_slice(&answer).unwrap();
+        let answer: Answer = body::decode(&answer).unwrap();
         let asked = [answer.want_run, answer.want_seen, answer.want_traits, answer.want_header];
         assert_eq!(asked, [false; 4], "{answer:?}");
         assert!(answer.offer.is_none() && answer.run_request.is_none());

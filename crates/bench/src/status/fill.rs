@@ -33,7 +33,7 @@ const WRITES: usize = 512;
 /// Fills it; gives the nodes that can call, which are the first.
 pub(super) async fn fill(dir: &Path, count: usize, callers: usize) -> Result<Vec<BenchNode>, BenchError> {
     let sets = (0..count).map(objects).collect::<Result<_, _>>()?;
-    let plan = FleetPlan { count, near: callers, certified: callers, sets };
+    let plan = FleetPlan { count, near: callers, certified: callers, sets, rollout: None };
     let FilledFleet { nodes, all, store } = fleet::fill_with(dir, plan).await?;
     let touches = all.iter().enumerate().map(|(number, (node, held))| Touch {
         node: node.clone(),
