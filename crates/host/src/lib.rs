@@ -62,7 +62,7 @@ pub use path_watch::{
     DirectoryEvents, MAX_EVENTS_AT_ONCE, PathEvent, PathWatch, PathWatchError, WatchId, WatchLimit,
 };
 pub use priority::lower_own_priority;
-pub use process::{End, FinishedCommand, ProcessOutput};
+pub use process::{End, FinishedCommand, ProcessOutput, start_program};
 pub use real::Real;
 pub use stamp::FileVersion;
 pub use streaming::{CommandEvent, StreamingCommand};

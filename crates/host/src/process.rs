@@ -1,8 +1,10 @@
 //! Running a command: bounded in time, in memory and in what it leaves behind.
 
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::running::{OutputSink, RunningCommand};
 use crate::{Cancel, Command, Host, Program, RunError};
@@ -10,6 +12,28 @@ use model::work::OutputStream;
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// A program that was just written may be held open, by a child that another thread forked meanwhile, until that runs
+/// something itself: so long it is tried again.
+const BUSY_FOR: Duration = Duration::from_secs(2);
+/// How long between two tries.
+const BUSY_WAIT: Duration = Duration::from_millis(10);
+
+/// Starts a program; one that was just written is tried again while it is busy, for two seconds at most.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start_program(command: &mut std::process::Command) -> io::Result<Child> {
+    let until = Instant::now() + BUSY_FOR;
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < until => {
+                std::thread::sleep(BUSY_WAIT);
+            }
+            outcome => return outcome,
+        }
+    }
+}
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +105,8 @@ impl Host {
         let mut prepared = program(&command.program)?;
         let program = command.program.name().to_owned();
         let directory = self.surround(&mut prepared, command)?;
-        let child =
-            prepared.spawn().map_err(|source| RunError::Start { program: program.clone(), source })?;
+        let child = start_program(&mut prepared)
+            .map_err(|source| RunError::Start { program: program.clone(), source })?;
         drop(directory);
         unshield(child.id());
         let cancels: Vec<&Cancel> = cancel.into_iter().chain([&self.cancel]).chain(&self.job).collect();

@@ -238,17 +238,7 @@ pub(super) fn runs(program: &Path) -> Result<(), SetUpUnitsError> {
 fn ended_well(command: &mut Command, patience: Duration) -> Result<(), String> {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let until = Instant::now() + patience;
-    let mut child = loop {
-        match quiet.spawn() {
-            Ok(child) => break child,
-            // The program was just written, and a child that another thread forked meanwhile holds it open until it runs
-            // something itself.
-            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < until => {
-                std::thread::sleep(LOOK);
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-    };
+    let mut child = host::start_program(quiet).map_err(|error| error.to_string())?;
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
