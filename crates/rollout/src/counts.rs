@@ -5,6 +5,7 @@ use model::Timestamp;
 use model::status::Contact;
 
 use crate::member::{MemberGoal, MemberRecord};
+use crate::nodes::NodeReach;
 use crate::queue::QueuePosition;
 use crate::state::NodeRolloutState;
 
@@ -76,17 +77,12 @@ pub(crate) struct DerivedCounts {
 }
 
 /// Whether a member may be asked now, as far as it and its wave go.
-pub(crate) fn may_begin(
-    record: &MemberRecord,
-    contact: Option<Contact>,
-    is_open: bool,
-    now: Timestamp,
-) -> bool {
+pub(crate) fn may_begin(record: &MemberRecord, reach: NodeReach, is_open: bool, now: Timestamp) -> bool {
     let free = record.asked.is_none()
         && record.skipped.is_none()
         && !record.passed_on
         && record.retry_at.is_none()
-        && contact == Some(Contact::Online);
+        && reach.may_be_asked();
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     free && match (record.state, record.goal) {
         (NodeRolloutState::Pending, MemberGoal::Target) => (is_open && !is_pinned) || record.is_fresh(),

@@ -3,22 +3,21 @@
 use std::time::Duration;
 
 use model::NodeId;
-use model::status::Contact;
 
 use crate::event::{EventAnswer, EventOrder, RolloutEvent, RolloutEventBody};
 use crate::id::RolloutKey;
 use crate::member::{MemberRecord, MemberTerms};
-use crate::nodes::NodeIndex;
+use crate::nodes::{NodeIndex, NodeReach};
 use crate::rollouts::Rollouts;
 use crate::state::NodeRolloutState;
 use crate::step::RolloutNote;
 
 impl Rollouts {
-    pub(crate) fn contact(&mut self, node: &NodeId, contact: Contact) {
+    pub(crate) fn contact(&mut self, node: &NodeId, reach: NodeReach) {
         // A node may be heard of before the rollout that another control plane put it into.
         let index = self.nodes.enter(node);
         let Some(known) = self.nodes.get_mut(index) else { return };
-        if known.contact.replace(contact) == Some(contact) {
+        if std::mem::replace(&mut known.reach, reach) == reach {
             return;
         }
         for key in known.rollouts.clone() {
@@ -39,6 +38,7 @@ impl Rollouts {
         }
         let (lost, hostname) = (record.cursor.lost, record.hostname.clone());
         let terms = MemberTerms {
+            on_failure: rollout.rules.terms().on_failure,
             target: key.seq,
             soak: Duration::from_secs(rollout.rules.gate(usize::from(record.placement.wave)).soak_secs),
             confirm: Duration::from_secs(rollout.rules.terms().confirm.window_secs),
@@ -67,7 +67,7 @@ impl Rollouts {
             rollouts.iter().filter(|earlier| earlier.channel == key.channel && earlier.seq < key.seq)
         {
             let record = self.rollouts.get(earlier).and_then(|rollout| rollout.record(node));
-            if record.is_some_and(MemberRecord::in_flight) {
+            if record.is_some_and(MemberRecord::is_on_its_way) {
                 self.update(earlier, node, |record| record.passed_on = true);
             }
         }

@@ -156,8 +156,9 @@ impl LiveRollout {
         let mut refreshed = MemberRefresh::default();
         let Some(member) = self.members.get(&node) else { return refreshed };
         let (before, order) = (member.derived, member.order);
-        let contact = nodes.get(node).and_then(|known| known.contact);
-        let mut after = derive(&member.record, contact, self.is_open(member.record.placement.wave), now);
+        let reach = nodes.get(node).map(|known| known.reach).unwrap_or_default();
+        let mut after =
+            derive(&member.record, reach.contact, self.is_open(member.record.placement.wave), now);
         let record = &member.record;
         let placement = record.placement;
         let was_in_flight = before.is_some_and(|before| before.in_flight);
@@ -179,7 +180,7 @@ impl LiveRollout {
                 refreshed.holds_changed |= change != HoldChange::Unchanged;
             }
         }
-        if may_begin(&member.record, contact, self.is_open(placement.wave), now) {
+        if may_begin(&member.record, reach, self.is_open(placement.wave), now) {
             let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
             let lacks: Vec<BudgetIndex> = match member.record.is_fresh() {
                 true => Vec::new(),

@@ -7,6 +7,7 @@ use model::rollout::RolloutTask;
 use model::time::SLACK;
 use model::{Hostname, NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
+use trust::rollout_terms::OnFailure;
 
 use crate::event::{EventCursor, ProbeMode, ProbeOutcome};
 use crate::placement::Placement;
@@ -14,12 +15,20 @@ use crate::state::NodeRolloutState;
 
 /// How long a node that was asked may take to acknowledge it; then the request is withdrawn.
 pub const ASK_LEASE: Duration = Duration::from_secs(600);
+/// A node that calls within so long may be asked: half of the time that it has for its answer.
+pub const ASK_REACH: Duration = Duration::from_secs(300);
 /// How long the activation itself may take, the confirm window aside.
 pub const ACTIVATION_LIMIT: Duration = Duration::from_secs(3600);
 /// How long after its soak a node is waited for.
 pub const SOAK_SILENCE: Duration = Duration::from_secs(3600);
 /// How long the boot of a deferred node is waited for: two weeks.
 pub const DEFER_LIMIT: Duration = Duration::from_secs(14 * 24 * 3600);
+/// For so long a node that waits for its boot holds its slot of a budget: a day. What its release changed is in place
+/// by then and disturbs nothing, and when it boots is its owner's and its channel's window's to say.
+pub const DEFER_SLOT: Duration = Duration::from_secs(24 * 3600);
+/// For so long a node that failed, and whose terms let it stay as it is, holds its slot: it may be on its way back.
+/// After that it stays, within what its wave's gate lets fail, or the rollout would be halted.
+pub const RETURN_LIMIT: Duration = Duration::from_secs(3600);
 /// The most requests that a node may refuse or let pass while it is online.
 pub const MAX_ATTEMPTS: u8 = 5;
 /// After so long a node is asked again that refused or let pass a request; doubled with each time.
@@ -59,6 +68,11 @@ pub struct MemberRecord {
     pub retry_at: Option<Timestamp>,
     /// Past this it counts as silent.
     pub deadline: Option<Timestamp>,
+    /// Past this it holds no slot any more.
+    pub slot_until: Option<Timestamp>,
+    /// It holds no slot of a budget though it is not through: it failed and stays, or its boot is waited for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slot_left: bool,
     /// The boot in which it activated the release.
     pub boot: Option<String>,
     /// The probes that it declared, with what the enforcing ones found.
@@ -163,6 +177,7 @@ pub(crate) enum ClockShift {
 /// What of the rollout an event is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberTerms {
+    pub(crate) on_failure: OnFailure,
     pub(crate) target: u64,
     pub(crate) soak: Duration,
     pub(crate) confirm: Duration,
@@ -170,9 +185,14 @@ pub(crate) struct MemberTerms {
 }
 
 impl MemberRecord {
-    /// It counts as in flight: asked, activating, soaking, deferred, or failed and not back. What an operator
-    /// took out, and what a newer rollout asked, does not.
+    /// It counts as in flight: it is [on its way](MemberRecord::is_on_its_way), and did not leave its slot.
     pub fn in_flight(&self) -> bool {
+        self.is_on_its_way() && !self.slot_left
+    }
+
+    /// It was asked, activates, soaks, is deferred, or failed and is not back. What an operator took out, and what a
+    /// newer rollout asked, is not.
+    pub(crate) fn is_on_its_way(&self) -> bool {
         use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
         let counts = self.before.is_some() && self.skipped.is_none() && !self.passed_on;
         counts
@@ -229,13 +249,16 @@ impl MemberRecord {
     /// does not bring it again.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         let asked = self.asked.map(|asked| asked.until);
-        [asked, self.deadline, self.retry_at, self.placement.pinned].into_iter().flatten().min()
+        [asked, self.deadline, self.slot_until, self.retry_at, self.placement.pinned]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The clock here was set back, or nothing was heard here of anybody.
     pub(crate) fn shift(&mut self, shift: ClockShift) {
         let until = self.asked.as_mut().map(|asked| &mut asked.until);
-        let waits = until.into_iter().chain(self.deadline.as_mut());
+        let waits = until.into_iter().chain(self.deadline.as_mut()).chain(self.slot_until.as_mut());
         match shift {
             ClockShift::Silence(by) => waits.for_each(|at| *at = at.plus(by)),
             ClockShift::Back(by) => {
@@ -249,17 +272,21 @@ impl MemberRecord {
 
     /// Whether it waits for something that a shift moves.
     pub(crate) fn waits(&self) -> bool {
-        self.asked.is_some() || self.deadline.is_some() || self.retry_at.is_some()
+        self.asked.is_some()
+            || self.deadline.is_some()
+            || self.slot_until.is_some()
+            || self.retry_at.is_some()
     }
 
     pub(crate) fn enter(&mut self, state: NodeRolloutState, now: Timestamp) {
         debug_assert!(self.state.may_become(state), "{} to {state}", self.state);
         (self.state, self.since) = (state, now);
-        self.deadline = None;
+        (self.deadline, self.slot_until) = (None, None);
     }
 
-    /// It is asked.
+    /// It is asked, and takes a slot.
     pub(crate) fn ask(&mut self, now: Timestamp) {
+        self.slot_left = false;
         self.asked = Some(StartRequest { at: now, until: now.plus(ASK_LEASE) });
         self.first_asked = self.first_asked.or(Some(now));
         self.retry_at = None;
@@ -283,12 +310,20 @@ impl MemberRecord {
         self.failure = Some(failure);
     }
 
+    /// It says that it failed. Where its terms let it stay as it is, it is waited for a while whether it goes back.
+    pub(crate) fn fail_by_word(&mut self, message: String, terms: MemberTerms) {
+        self.fail(MemberFailure::Reported { message }, terms.now);
+        self.slot_until = match terms.on_failure {
+            OnFailure::Halt => Some(terms.now.plus(RETURN_LIMIT)),
+            OnFailure::Rollback => None,
+        };
+    }
+
     /// A node that had fallen silent is heard of: it is as it was.
     pub(crate) fn heard(&mut self, terms: MemberTerms) {
         if let Some(MemberFailure::Silent { was }) = self.failure.clone() {
             self.failure = None;
-            self.enter(was, terms.now);
-            self.deadline = self.limit(terms).map(|limit| terms.now.plus(limit));
+            self.go_on(was, terms);
         }
     }
 
@@ -305,5 +340,7 @@ impl MemberRecord {
     pub(crate) fn go_on(&mut self, state: NodeRolloutState, terms: MemberTerms) {
         self.enter(state, terms.now);
         self.deadline = self.limit(terms).map(|limit| terms.now.plus(limit));
+        let waits_for_boot = state == NodeRolloutState::Deferred && !self.slot_left;
+        self.slot_until = waits_for_boot.then(|| terms.now.plus(DEFER_SLOT));
     }
 }

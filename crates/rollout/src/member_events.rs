@@ -41,7 +41,7 @@ impl MemberRecord {
                 _ => Err(other_state),
             },
             RolloutEventBody::ActivationFailed { message } if matches!(self.state, Activating | Deferred) => {
-                self.fail(MemberFailure::Reported { message: kept(message) }, terms.now);
+                self.fail_by_word(kept(message), terms);
                 Ok(())
             }
             RolloutEventBody::ActivationDeferred { .. } if self.state == Activating && to_target => {
@@ -56,7 +56,7 @@ impl MemberRecord {
             }
             RolloutEventBody::ProbeFailureFirst { .. } if self.state == Soaking => Ok(()),
             RolloutEventBody::Failed { message } if matches!(self.state, Activating | Soaking | Deferred) => {
-                self.fail(MemberFailure::Reported { message: kept(message) }, terms.now);
+                self.fail_by_word(kept(message), terms);
                 Ok(())
             }
             RolloutEventBody::RollbackComplete { release } => match self.state {

@@ -9,6 +9,12 @@ use crate::rollouts::Rollouts;
 use crate::state::NodeRolloutState;
 use crate::step::RolloutPointer;
 
+/// What a node that failed and is not back says of itself to people.
+fn failure_of(rollout: &LiveRollout, record: &MemberRecord) -> Option<String> {
+    let failure = record.failure.as_ref().filter(|_| record.state == NodeRolloutState::Failed)?;
+    Some(format!("failed in rollout {}: {failure}", rollout.document.id))
+}
+
 impl Rollouts {
     /// Where a node is pointed to, and what it is asked. `None` for a node that is in no rollout. A control
     /// plane that answers a node with it has read at least what was stored when the node was heard last: a
@@ -28,6 +34,7 @@ impl Rollouts {
                 soak_secs: rollout.rules.gate(wave).soak_secs,
                 ended: document.state.is_over(),
             },
+            failure: failure_of(rollout, record),
         })
     }
 
@@ -45,7 +52,7 @@ impl Rollouts {
             .filter(|key| key.channel == current.key().channel && key.seq < current.key().seq);
         let mut on_its_way = earlier.filter_map(|key| {
             let rollout = self.rollouts.get(key)?;
-            Some((rollout, rollout.record(index).filter(|record| record.in_flight())?))
+            Some((rollout, rollout.record(index).filter(|record| record.is_on_its_way())?))
         });
         let may_wait = record.state == NodeRolloutState::Pending && record.asked.is_none();
         on_its_way.next().filter(|_| may_wait).or(Some((current, record)))

@@ -9,7 +9,7 @@ use crate::budget::{BudgetBook, BudgetIndex, PopulationChange};
 use crate::id::{RolloutId, RolloutKey};
 use crate::live::LiveRollout;
 use crate::member::{ClockShift, MemberRecord};
-use crate::nodes::{NodeIndex, NodeTable};
+use crate::nodes::{NodeIndex, NodeReach, NodeTable};
 use crate::record::{BudgetVersions, RolloutChange, RolloutCommit, StoredRollout};
 use crate::step::{RolloutAnswer, RolloutEffect, RolloutInput, RolloutNote, RolloutPointer, RolloutStep};
 
@@ -125,8 +125,8 @@ impl Rollouts {
                 self.remove(&channel, &node);
                 RolloutAnswer::None
             }
-            RolloutInput::Contact { node, contact } => {
-                self.contact(&node, contact);
+            RolloutInput::Contact { node, contact, next_call } => {
+                self.contact(&node, NodeReach { contact: Some(contact), next_call });
                 RolloutAnswer::None
             }
             RolloutInput::Event(event) => RolloutAnswer::Event(self.event(&event)),

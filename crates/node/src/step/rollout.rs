@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offer -> judged, fetched -> Prepare -> prepared: its wave by its signed set
-//! answer {acknowledge}  -> not before its time: DispatchReject
+//! answer {acknowledge}  -> not before its time, in a freeze, pinned: DispatchReject
 //!                          else DispatchAck in the log, and a contact at once
 //! answer {proceed}      -> that acknowledgement was taken: Activate
 //! answer {hold}, or of another rollout: what was prepared is dropped
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Invariants: nothing is begun whose acknowledgement was not taken by the control plane; the signed terms, and nothing
-//! that an answer says, decide the wave, its time, its soak and whether a halt takes the host back.
+//! that an answer says, decide the wave, its time, freezes, pins, its soak and whether a halt takes the host back.
 
 mod requests;
 mod trial;
@@ -33,6 +33,10 @@ use crate::state::Adoption;
 
 /// The code of a request for a wave whose signed time has not come.
 pub const NOT_BEFORE_CODE: &str = "not-before";
+/// The code of a request in a freeze window of the signed terms.
+pub const FROZEN_CODE: &str = "frozen";
+/// The code of a request to a host that the signed terms pin to what it holds.
+pub const PINNED_CODE: &str = "pinned";
 /// The code of a request to a host that is paused.
 pub const PAUSED_CODE: &str = "paused";
 
@@ -278,14 +282,14 @@ impl Node {
             other => return self.change = other,
         };
         let WaitingRelease { adoption, prepared, .. } = *waiting;
-        let Some(PreparedWave { rules, wave, probes }) = prepared else { return };
+        let Some(PreparedWave { rules, placement, probes }) = prepared else { return };
         self.rollout.acknowledgement = None;
         let terms = rules.terms();
         let part = RolloutPart {
             rollout: dispatch.rollout.clone(),
             seq: adoption.seq,
             root: adoption.root,
-            soak_secs: rules.gate(wave).soak_secs,
+            soak_secs: rules.gate(usize::from(placement.wave)).soak_secs,
             on_failure: terms.on_failure,
         };
         let back_to = self.adoption.as_ref().map_or(Digest::ZERO, |held| held.root);

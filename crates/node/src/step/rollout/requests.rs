@@ -2,10 +2,11 @@
 
 use model::Timestamp;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId};
+use rollout::{BeginRefusal, Placement};
 
 use super::super::waiting_release::RolloutNames;
 use super::super::{Node, ReleaseChange};
-use super::{Acknowledgement, NOT_BEFORE_CODE, PAUSED_CODE, RejectedDispatch};
+use super::{Acknowledgement, FROZEN_CODE, NOT_BEFORE_CODE, PAUSED_CODE, PINNED_CODE, RejectedDispatch};
 use crate::io::NodeEffect;
 use crate::rollout_part::TrialStage;
 
@@ -65,10 +66,16 @@ impl Node {
         let ReleaseChange::Waiting(waiting) = &self.change else { return };
         let Some(wave) = &waiting.prepared else { return };
         // By the host's own time: a control plane that says another one opens no wave early.
-        let refusal = if !wave.rules.may_begin(wave.wave, self.trust_time(now).own()) {
-            Some(NOT_BEFORE_CODE)
-        } else {
-            self.pause.as_ref().map(|_| PAUSED_CODE)
+        let placement = Placement {
+            // A host that holds nothing has nothing that it could be pinned to.
+            pinned: wave.placement.pinned.filter(|_| self.adoption.is_some()),
+            ..wave.placement
+        };
+        let refusal = match wave.rules.refusal(&placement, self.trust_time(now).own()) {
+            Some(BeginRefusal::NotBefore) => Some(NOT_BEFORE_CODE),
+            Some(BeginRefusal::Frozen) => Some(FROZEN_CODE),
+            Some(BeginRefusal::Pinned) => Some(PINNED_CODE),
+            None => self.pause.as_ref().map(|_| PAUSED_CODE),
         };
         let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, until, now, effects) };
         self.rollout.acknowledgement = None;
@@ -76,7 +83,7 @@ impl Node {
         if self.rollout.rejected.as_ref() == Some(&rejected) || !self.rollout.answers.may_answer(now) {
             return;
         }
-        let difference = self.clock_difference.filter(|_| code == NOT_BEFORE_CODE);
+        let difference = self.clock_difference.filter(|_| code != PAUSED_CODE);
         let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
         effects.push(NodeEffect::Warn(format!("release {} is not begun: {code}{clocks}", dispatch.seq)));
         let event = RolloutEventBody::DispatchReject { code: code.to_owned() };
