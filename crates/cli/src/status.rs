@@ -225,13 +225,13 @@ fn rollouts(view: &StatusView, screen: Screen) -> String {
     let now = now();
     let line = |channel: &ChannelView| {
         let rollout = channel.rollout.as_ref()?;
-        let ChannelRolloutView { id, state, since, confirmed, nodes, cause, .. } = rollout;
+        let ChannelRolloutView { id, state, since, confirmed, nodes, paused, cause, .. } = rollout;
         let is_well = *state == RolloutState::Terminal;
         if is_well && confirmed == nodes {
             return None;
         }
         let cause = cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
-        let (word, since) = (crate::rollout::word(*state), ago(*since, now));
+        let (word, since) = (crate::rollout::words(*state, paused.as_ref()), ago(*since, now));
         let next = muster(&format!("rollout show {}", channel.channel));
         let text = format!(
             "rollout {id}: {word} since {since}, {confirmed} of {nodes} confirmed{cause}  ({next})\n"

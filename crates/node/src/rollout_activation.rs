@@ -124,9 +124,9 @@ impl RolloutActivation {
                 vec![self.completed(now), declared(&self.probes)]
             }
             ActivationStage::Settled | ActivationStage::Probation(_) if record.confirmed.id != id => {
+                // Of one that was not begun nothing is said: it is acknowledged and begun as it is asked for again.
                 let known = record.quarantine.all().iter().find(|known| known.id == id);
-                let why = known.map_or("it was not begun".to_owned(), |known| known.cause.to_string());
-                self.given_up(why, record.confirmed)
+                known.map_or_else(Vec::new, |known| self.given_up(known.cause.to_string(), record.confirmed))
             }
             _ => Vec::new(),
         }
@@ -245,23 +245,44 @@ mod tests {
 
     use super::*;
 
+    fn of(seq: u64) -> Generation {
+        Generation { id: GenerationId(Digest::of(&seq.to_be_bytes())), seq, bytes: 1 }
+    }
+
+    fn of_third() -> RolloutActivation {
+        let part = serde_json::json!({
+            "rollout": "stable@4f1c", "seq": 3, "root": of(3).id.0, "soakSecs": 1, "onFailure": "rollback",
+        });
+        RolloutActivation {
+            part: serde_json::from_value(part).unwrap(),
+            target: of(3),
+            terms: ActivationTerms::default(),
+            probes: ProbeTopology::default(),
+            complete: None,
+            converged: false,
+        }
+    }
+
+    /// A process that ends after a part was recorded and before its record was has changed nothing: the rollout does not
+    /// count it as failed.
+    #[test]
+    fn a_part_that_was_not_begun_is_no_failure() {
+        let now = BootMoment { boot: "b1".parse().unwrap(), at: BootTime::BOOT };
+        let settled = ActivationRecord { confirmed: of(2), ..ActivationRecord::default() };
+        assert_eq!(of_third().resumed(&settled, &now), []);
+        let returned = serde_json::json!({
+            "confirmed": of(2),
+            "quarantine": [{"id": of(3).id, "seq": 3, "cause": "not-confirmed", "returns": 1}],
+        });
+        let returned: ActivationRecord = serde_json::from_value(returned).unwrap();
+        assert_eq!(of_third().resumed(&returned, &now).len(), 2, "one that was is told");
+    }
+
     /// A release that was refused while the one before is watched still is no part of the node any more: it would answer a
     /// request for it without beginning anything.
     #[test]
     fn a_part_that_was_not_begun_is_over() {
-        let of = |seq: u64| Generation { id: GenerationId(Digest::of(&seq.to_be_bytes())), seq, bytes: 1 };
-        let part = serde_json::json!({
-            "rollout": "stable@4f1c", "seq": 3, "root": of(3).id.0, "soakSecs": 1, "onFailure": "rollback",
-        });
-        let terms = ActivationTerms::default();
-        let kept = RolloutActivation {
-            part: serde_json::from_value(part).unwrap(),
-            target: of(3),
-            terms,
-            probes: ProbeTopology::default(),
-            complete: None,
-            converged: false,
-        };
+        let (terms, kept) = (ActivationTerms::default(), of_third());
         let watched = |confirmed, previous| ActivationRecord {
             confirmed,
             under_way: ActivationStage::Probation(Probation {

@@ -14,6 +14,7 @@ use model::exchange::Answer;
 use model::log::Cursor;
 use model::policy::Policy;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
+use model::window::DeclaredWindow;
 use model::{Digest, Pause, Timestamp};
 use node::{
     ActivationRequest, HeldSettings, NodeEffect, NodeInput, PreparedRelease, Restored, ReturnedRelease,
@@ -21,7 +22,8 @@ use node::{
 };
 use trust::feature::ROLLOUT_FEATURE;
 use trust::rollout_terms::{
-    ConfirmTerms, GateTerms, OfflineConfirm, OnFailure, RolloutTerms, WaveMembers, WaveTerms,
+    ConfirmTerms, FreezeTerms, GateTerms, OfflineConfirm, OnFailure, PinTerms, RolloutTerms, WaveMembers,
+    WaveTerms,
 };
 use trust::signed::{digest, sign};
 
@@ -476,4 +478,40 @@ fn a_start_in_mid_trial_goes_on() {
     let back = Answer { offer, rollout: Some(dispatch(&next, RolloutTask::GoBack)), ..answer() };
     assert!(bench.exchange(back).contains(&NodeEffect::GoBack(next.set.root())));
     assert!(sent(&bench.pass(MINUTE * 60)).is_none());
+}
+
+/// ROL-1: freezes and pins are signed as times are. A control plane that does not mind them begins nothing, with 60 s for
+/// clocks.
+#[test]
+fn nothing_begins_in_a_signed_freeze_or_under_a_pin() {
+    let (held, plain) = (Release::new(1, START, &["a"]), terms(OnFailure::Halt));
+    // START is within the window, whose end follows.
+    let of_day = |at: Timestamp| at.to_string().chars().skip(11).take(5).collect::<String>();
+    let (from, to) = (START.minus(10 * MINUTE), START.plus(30 * MINUTE));
+    let window = DeclaredWindow {
+        days: Vec::new(),
+        from: of_day(from),
+        to: of_day(to),
+        zone: "UTC".to_owned(),
+        rules: None,
+    };
+    let freeze = vec![FreezeTerms { name: "quiet".to_owned(), window }];
+    let frozen = RolloutTerms { freeze, ..plain.clone() };
+    let hostname = common::HOST.parse().unwrap();
+    let pin = PinTerms { nodes: vec![hostname], until: to, reason: "ticket".to_owned() };
+    let pinned = RolloutTerms { pins: vec![pin], ..plain };
+    for (terms, code) in [(frozen, "frozen"), (pinned, "pinned")] {
+        let mut next = in_waves(2, &["b"], OnFailure::Halt);
+        next.header.rollout = Some(Arc::new(terms));
+        let mut bench = Bench::holding(&held);
+        prepare(&mut bench, &next, &["canary"]);
+        let refused = RolloutEventBody::DispatchReject { code: code.to_owned() };
+        let answer = asks(&bench, &next, until(&bench));
+        assert_eq!(said(&bench.exchange(answer)), [&refused]);
+        let effects = proceeds(&mut bench, &next, Some(100));
+        assert_eq!(begun(&effects), None);
+        bench.now = to.plus(2 * MINUTE);
+        let answer = asks(&bench, &next, until(&bench));
+        assert_eq!(said(&bench.exchange(answer)), [&RolloutEventBody::DispatchAck], "{code} is over");
+    }
 }

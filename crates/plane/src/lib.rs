@@ -32,5 +32,5 @@ pub use heads::{Head, Heads, NodeHeader};
 pub use node::{NodeState, ReportedRefusal, SetBase, SetWanted, Step};
 pub use open_items::OpenItems;
 pub use replay::Window;
-pub use rollout::{PointedRollout, PointerChange};
+pub use rollout::{ContactNews, PointedRollout, PointerChange};
 pub use seen::KeptSeen;

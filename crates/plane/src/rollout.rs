@@ -8,8 +8,8 @@ use std::time::Duration;
 use model::Timestamp;
 use model::rollout::{RolloutDispatch, RolloutTask};
 use model::status::Contact;
-use rollout::RolloutPointer;
 use rollout::cadence::{self, ContactNeed};
+use rollout::{NextCall, RolloutPointer};
 
 use crate::node::NodeState;
 
@@ -21,7 +21,16 @@ pub struct PointedRollout {
     /// An answer said so.
     told: bool,
     /// How the node is reached, as the rollouts were told last.
-    contact: Option<Contact>,
+    contact: Option<ContactNews>,
+}
+
+/// How a node is reached, for the rollouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContactNews {
+    /// How it is reached.
+    pub contact: Contact,
+    /// How soon it hears what it is asked.
+    pub next_call: NextCall,
 }
 
 /// What another pointer means for who polls.
@@ -39,6 +48,11 @@ impl NodeState {
     /// Where a rollout points the node; `None` while it is in none.
     pub fn rollout(&self) -> Option<&RolloutPointer> {
         self.rollout.as_ref().map(|rollout| &rollout.pointer)
+    }
+
+    /// Why the node failed in its rollout, for people; `None` of one that did not, or is back.
+    pub fn rollout_failure(&self) -> Option<&str> {
+        self.rollout()?.failure.as_deref()
     }
 
     /// Points the node by a rollout from now on, or by none.
@@ -60,9 +74,12 @@ impl NodeState {
     }
 
     /// How the node is reached, where the rollouts do not know that yet; they count as told from now on.
-    pub fn contact_untold(&mut self, contact: Contact) -> Option<Contact> {
+    pub fn contact_untold(&mut self, contact: Contact) -> Option<ContactNews> {
+        // A node that follows no rollouts goes on calling as its channel says.
+        let next_call = if self.follows_rollout { NextCall::within(self.promised) } else { NextCall::Soon };
+        let news = ContactNews { contact, next_call };
         let rollout = self.rollout.as_mut()?;
-        (rollout.contact.replace(contact) != Some(contact)).then_some(contact)
+        (rollout.contact.replace(news) != Some(news)).then_some(news)
     }
 
     /// What the answer says of the rollout; it counts as told from now on.

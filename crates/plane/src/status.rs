@@ -35,7 +35,10 @@ impl NodeState {
     fn status_of(&self, pointed: Option<&Pointed>, now: Timestamp) -> Status {
         let contact = |seen| status::contact_of(seen, self.promised, now);
         Status {
-            result: self.summary.counts.map_or(RunResult::None, |counts| status::result_of(&counts)),
+            result: match self.rollout_failure() {
+                Some(_) => RunResult::Failed,
+                None => self.summary.counts.map_or(RunResult::None, |counts| status::result_of(&counts)),
+            },
             // What is put right again and again between two runs stays no better than what runs correct.
             drift: match self.open_items().contended.is_empty() {
                 false => Drift::Diverged,

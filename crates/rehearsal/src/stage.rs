@@ -9,7 +9,8 @@ use model::status::{self, Contact};
 use model::{Digest, Hostname, Incarnation, NodeId, Timestamp};
 use rollout::cadence::ROLLOUT_CONTACT_SECS;
 use rollout::{
-    JoiningNode, NewRollout, RolloutAnswer, RolloutEffect, RolloutId, RolloutInput, RolloutKey, Rollouts,
+    JoiningNode, NewRollout, NextCall, RolloutAnswer, RolloutEffect, RolloutId, RolloutInput, RolloutKey,
+    Rollouts,
 };
 
 use crate::faults::{NodeFault, draw_faults};
@@ -92,7 +93,7 @@ impl<'r> Stage<'r> {
         for index in 0..self.hosts.len() {
             let host = &self.hosts[index];
             let contact = if host.is_reached { Contact::Online } else { Contact::Offline };
-            self.give(RolloutInput::Contact { node: host.id.clone(), contact });
+            self.give(RolloutInput::Contact { node: host.id.clone(), contact, next_call: NextCall::Soon });
         }
         let nodes = self.rehearsal.nodes.iter().zip(&self.hosts).map(|(node, host)| JoiningNode {
             node: host.id.clone(),
@@ -208,7 +209,11 @@ impl<'r> Stage<'r> {
             }
             (false, true) if self.heard.remove(&index).is_some() => {
                 let node = self.hosts[index].id.clone();
-                self.give(RolloutInput::Contact { node, contact: Contact::Online });
+                self.give(RolloutInput::Contact {
+                    node,
+                    contact: Contact::Online,
+                    next_call: NextCall::Soon,
+                });
             }
             _ => {}
         }
@@ -238,7 +243,7 @@ impl<'r> Stage<'r> {
         let Some(heard) = self.heard.get(&index) else { return };
         let contact = status::contact_of(*heard, Duration::from_secs(ROLLOUT_CONTACT_SECS), self.now);
         let node = self.hosts[index].id.clone();
-        self.give(RolloutInput::Contact { node, contact });
+        self.give(RolloutInput::Contact { node, contact, next_call: NextCall::Soon });
         self.look_later(index);
     }
 

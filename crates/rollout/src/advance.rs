@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use model::Timestamp;
-use model::status::Contact;
 
 use crate::begin::RETENTION;
 use crate::id::RolloutKey;
@@ -51,12 +50,12 @@ impl Rollouts {
 
     fn member_due(&mut self, key: &RolloutKey, node: NodeIndex) {
         let now = self.now;
-        let is_online = self.nodes.get(node).is_some_and(|known| known.contact == Some(Contact::Online));
+        let may_answer = self.nodes.get(node).is_some_and(|known| known.reach.may_be_asked());
         let mut silent = None;
         self.update(key, node, |record| {
             let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
             if is_due(record.asked.map(|asked| asked.until)) {
-                match is_online {
+                match may_answer {
                     true => record.put_off(MemberFailure::Unanswered, now),
                     false => record.asked = None,
                 }
@@ -65,6 +64,9 @@ impl Rollouts {
                 let was = record.state;
                 record.fail(MemberFailure::Silent { was }, now);
                 silent = Some(record.hostname.clone());
+            }
+            if is_due(record.slot_until) {
+                (record.slot_until, record.slot_left) = (None, true);
             }
             if is_due(record.retry_at) {
                 record.retry_at = None;

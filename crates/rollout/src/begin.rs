@@ -45,6 +45,8 @@ impl LiveRollout {
             attempts: 0,
             retry_at: None,
             deadline: None,
+            slot_until: None,
+            slot_left: false,
             boot: None,
             probes: None,
             failure: None,

@@ -51,7 +51,8 @@ impl Rollouts {
     }
 
     fn pause(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
-        if !state.starts_nodes() {
+        // One that is through opens no wave; what comes back late to it is taken along.
+        if !state.is_running() {
             return Err(CommandRefusal::OtherState { state, wanted: "goes on" });
         }
         let now = self.now;
@@ -67,10 +68,10 @@ impl Rollouts {
         let wrong = CommandRefusal::OtherState { state, wanted: "is paused or halted, and does not go back" };
         let now = self.now;
         let Some(rollout) = self.rollouts.get_mut(key) else { return Err(CommandRefusal::Unknown) };
-        let was_paused = rollout.document.paused.take().is_some();
-        rollout.is_changed = true;
         if state != RolloutState::Failed {
-            return if was_paused { Ok(()) } else { Err(wrong) };
+            rollout.document.paused.take().ok_or(wrong)?;
+            rollout.is_changed = true;
+            return Ok(());
         }
         let aborted = rollout
             .document
@@ -80,7 +81,7 @@ impl Rollouts {
         if aborted {
             return Err(wrong);
         }
-        rollout.document.halt = None;
+        (rollout.document.halt, rollout.document.paused) = (None, None);
         rollout.enter(RolloutState::Active, now);
         if rollout.document.opened.len() == rollout.rules.waves() {
             rollout.enter(RolloutState::Converging, now);

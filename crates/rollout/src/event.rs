@@ -106,7 +106,7 @@ pub enum EventRefusal {
     #[error("the node is not asked to do this (any more)")]
     NotAsked,
     /// The node's state does not go with it.
-    #[error("the node is {state} here, and the event is of another state")]
+    #[error("the node is {} here, and the event is of another state", .state.words())]
     OtherState {
         /// The state here.
         state: crate::state::NodeRolloutState,

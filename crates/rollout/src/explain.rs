@@ -91,6 +91,8 @@ pub enum WaitCause {
     Skipped(String),
     /// It is not reached.
     Contact(Option<Contact>),
+    /// It calls later than a request would last.
+    CallsLater,
     /// It refused or let pass a request.
     Retry {
         /// When it is asked again.
@@ -129,8 +131,10 @@ pub enum WaitCause {
     },
     /// It goes back.
     GoingBack,
-    /// It failed.
+    /// It failed, and it is waited for that it goes back.
     Failed(Option<MemberFailure>),
+    /// It failed, and stays on the release as the signed terms say.
+    FailedAndStays(Option<MemberFailure>),
     /// It is back on the release that it had.
     Reverted(Option<MemberFailure>),
 }
@@ -154,6 +158,11 @@ impl Rollouts {
 
     fn cause(&self, rollout: &LiveRollout, record: &MemberRecord, node: NodeIndex) -> Option<WaitCause> {
         match record.state {
+            NodeRolloutState::Failed
+                if record.slot_left && matches!(record.failure, Some(MemberFailure::Reported { .. })) =>
+            {
+                Some(WaitCause::FailedAndStays(record.failure.clone()))
+            }
             NodeRolloutState::Failed => Some(WaitCause::Failed(record.failure.clone())),
             NodeRolloutState::Reverted => Some(WaitCause::Reverted(record.failure.clone())),
             NodeRolloutState::Pending => Some(self.pending(rollout, record, node)),
@@ -239,8 +248,11 @@ impl Rollouts {
                 reason: pin.map(|pin| pin.reason.clone()).unwrap_or_default(),
             });
         }
-        if known.contact != Some(Contact::Online) {
-            return Some(WaitCause::Contact(known.contact));
+        if known.reach.contact != Some(Contact::Online) {
+            return Some(WaitCause::Contact(known.reach.contact));
+        }
+        if !known.reach.may_be_asked() {
+            return Some(WaitCause::CallsLater);
         }
         if let Some(at) = record.retry_at {
             return Some(WaitCause::Retry { at, attempts: record.attempts });
@@ -279,7 +291,7 @@ impl fmt::Display for NodeExplanation {
         let NodeExplanation { hostname, id, wave, state, .. } = self;
         match &self.cause {
             None => write!(f, "{hostname} is confirmed on {id} (wave {wave})"),
-            Some(cause) => write!(f, "{hostname} is {state} in {id} (wave {wave}): {cause}"),
+            Some(cause) => write!(f, "{hostname} is {} in {id} (wave {wave}): {cause}", state.words()),
         }
     }
 }
@@ -288,7 +300,9 @@ impl fmt::Display for MemberFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MemberFailure::Reported { message } => write!(f, "it says: {message}"),
-            MemberFailure::Silent { was } => write!(f, "it was not heard of in time while it was {was}"),
+            MemberFailure::Silent { was } => {
+                write!(f, "it was not heard of in time while it was {}", was.words())
+            }
             MemberFailure::Returned => f.write_str("it returned by itself"),
             MemberFailure::Refused { code } => write!(f, "it refuses the release: {code}"),
             MemberFailure::Unanswered => f.write_str("it is online and does not answer"),
@@ -337,6 +351,7 @@ impl fmt::Display for WaitCause {
                 f.write_str("it is offline; it gets the release once it is back, and holds up nobody")
             }
             WaitCause::Contact(Some(_)) => f.write_str("it is not reached at the moment"),
+            WaitCause::CallsLater => f.write_str("it calls seldom, and is asked once it called"),
             WaitCause::Retry { at, attempts } => {
                 write!(f, "it did not begin when it was asked ({attempts} times), and is asked again at {at}")
             }
@@ -352,6 +367,11 @@ impl fmt::Display for WaitCause {
             WaitCause::Soaking { missing: Some(missing) } => write!(f, "it soaks, and {missing}"),
             WaitCause::GoingBack => f.write_str("it goes back to the release that it had"),
             WaitCause::Failed(failure) => failed(f, "it failed", failure.as_ref()),
+            WaitCause::FailedAndStays(failure) => failed(
+                f,
+                "it failed and stays on the release, within what its gate lets fail",
+                failure.as_ref(),
+            ),
             WaitCause::Reverted(failure) => {
                 failed(f, "it is back on the release that it had", failure.as_ref())
             }

@@ -43,14 +43,18 @@ mod begin;
 mod budget;
 pub mod cadence;
 mod commands;
+mod counts;
 mod coverage;
 pub mod event;
 mod explain;
+mod heard;
 mod id;
 mod live;
 pub mod member;
+mod member_events;
 mod nodes;
 mod placement;
+mod pointers;
 mod probes;
 mod queue;
 pub mod record;
@@ -64,7 +68,7 @@ pub use event::{EventAnswer, EventCursor, EventOrder, EventRefusal, RolloutEvent
 pub use explain::{NodeExplanation, WaitCause};
 pub use id::{MAX_ROLLOUT_ID, ParseRolloutIdError, RolloutId, RolloutKey};
 pub use member::{MemberFailure, MemberGoal, MemberRecord};
-pub use placement::{DRAWS, Placement, RolloutRules, draw, takes};
+pub use placement::{BeginRefusal, DRAWS, Placement, RolloutRules, draw, takes};
 pub use probes::{SelectProbesError, probes_of};
 pub use record::{
     BudgetGuard, BudgetVersions, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,
@@ -72,6 +76,6 @@ pub use record::{
 pub use rollouts::{CLOCK_BACK, MAX_STARTS, Rollouts, STEP_GAP};
 pub use state::{NodeRolloutState, RolloutState};
 pub use step::{
-    CommandRefusal, JoiningNode, NewRollout, OpenReason, PublishRefusal, RolloutAnswer, RolloutCommand,
-    RolloutEffect, RolloutInput, RolloutNote, RolloutPointer, RolloutStep,
+    CommandRefusal, JoiningNode, NewRollout, NextCall, OpenReason, PublishRefusal, RolloutAnswer,
+    RolloutCommand, RolloutEffect, RolloutInput, RolloutNote, RolloutPointer, RolloutStep,
 };

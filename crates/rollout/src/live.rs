@@ -4,70 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::status::Contact;
 use model::{Hostname, Timestamp};
 
 use crate::budget::{BudgetBook, BudgetIndex, HoldChange};
+use crate::counts::{DerivedCounts, MemberClass, WaveCount, derive, may_begin};
 use crate::coverage::EdgeOrder;
 use crate::id::RolloutKey;
 use crate::member::{MemberGoal, MemberRecord};
 use crate::nodes::{NodeIndex, NodeTable};
 use crate::placement::{RolloutRules, bits, hashed};
-use crate::queue::{QueuePosition, ReadyNeeds, ReadyQueues};
+use crate::queue::{ReadyNeeds, ReadyQueues};
 use crate::record::{RolloutDocument, StoredRollout};
-use crate::state::{NodeRolloutState, RolloutState};
-
-/// What a member counts as in its wave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum MemberClass {
-    /// It may begin or is waited for.
-    Open,
-    /// It was asked or is on its way.
-    Moving,
-    /// It waits for its boot.
-    Deferred,
-    /// It is confirmed.
-    Converged,
-    /// It failed.
-    Failed,
-    /// It does not count: offline and not asked, pinned, taken out, forgiven, without a release before, back.
-    Apart,
-}
-
-/// How many members of a wave count as what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WaveCount {
-    pub(crate) open: usize,
-    pub(crate) moving: usize,
-    pub(crate) deferred: usize,
-    pub(crate) converged: usize,
-    pub(crate) failed: usize,
-    pub(crate) apart: usize,
-}
-
-impl WaveCount {
-    fn of(&mut self, class: MemberClass) -> &mut usize {
-        match class {
-            MemberClass::Open => &mut self.open,
-            MemberClass::Moving => &mut self.moving,
-            MemberClass::Deferred => &mut self.deferred,
-            MemberClass::Converged => &mut self.converged,
-            MemberClass::Failed => &mut self.failed,
-            MemberClass::Apart => &mut self.apart,
-        }
-    }
-
-    /// How many may fail by a gate that asks for so much success, in percent.
-    pub(crate) fn allowed(&self, success: u8) -> usize {
-        let counted = self.open + self.moving + self.deferred + self.converged + self.failed;
-        counted * usize::from(100 - success.min(100)) / 100
-    }
-
-    /// Nobody is waited for any more.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.open == 0 && self.moving == 0
-    }
-}
+use crate::state::RolloutState;
 
 /// A member with what is derived of it.
 #[derive(Clone, Debug)]
@@ -75,21 +23,6 @@ pub(crate) struct LiveMember {
     pub(crate) record: MemberRecord,
     order: u64,
     derived: Option<DerivedCounts>,
-}
-
-/// What was counted for a member, so that it can be taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct DerivedCounts {
-    class: MemberClass,
-    /// It holds back those that wait by its edges.
-    holds_edges: bool,
-    in_flight: bool,
-    /// The rollout is not back while it is not.
-    is_to_return: bool,
-    is_asked: bool,
-    timer: Option<Timestamp>,
-    queued: Option<QueuePosition>,
-    points_to_target: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -223,8 +156,9 @@ impl LiveRollout {
         let mut refreshed = MemberRefresh::default();
         let Some(member) = self.members.get(&node) else { return refreshed };
         let (before, order) = (member.derived, member.order);
-        let contact = nodes.get(node).and_then(|known| known.contact);
-        let mut after = derive(&member.record, contact, self.is_open(member.record.placement.wave), now);
+        let reach = nodes.get(node).map(|known| known.reach).unwrap_or_default();
+        let mut after =
+            derive(&member.record, reach.contact, self.is_open(member.record.placement.wave), now);
         let record = &member.record;
         let placement = record.placement;
         let was_in_flight = before.is_some_and(|before| before.in_flight);
@@ -246,7 +180,7 @@ impl LiveRollout {
                 refreshed.holds_changed |= change != HoldChange::Unchanged;
             }
         }
-        if may_begin(&member.record, contact, self.is_open(placement.wave), now) {
+        if may_begin(&member.record, reach, self.is_open(placement.wave), now) {
             let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
             let lacks: Vec<BudgetIndex> = match member.record.is_fresh() {
                 true => Vec::new(),
@@ -377,68 +311,5 @@ impl LiveRollout {
             let example = self.failed.get(wave)?.first().filter(|_| count.failed > allowed)?;
             Some((wave, count.failed, allowed, self.record(*example)?.hostname.clone()))
         })
-    }
-}
-
-/// Whether a member may be asked now, as far as it and its wave go.
-fn may_begin(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now: Timestamp) -> bool {
-    let free = record.asked.is_none()
-        && record.skipped.is_none()
-        && !record.passed_on
-        && record.retry_at.is_none()
-        && contact == Some(Contact::Online);
-    let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
-    free && match (record.state, record.goal) {
-        (NodeRolloutState::Pending, MemberGoal::Target) => (is_open && !is_pinned) || record.is_fresh(),
-        (NodeRolloutState::Converged, MemberGoal::Before) => true,
-        _ => false,
-    }
-}
-
-fn derive(record: &MemberRecord, contact: Option<Contact>, is_open: bool, now: Timestamp) -> DerivedCounts {
-    let class = class_of(record, contact, now);
-    let in_flight = record.in_flight();
-    let stuck = record.state == NodeRolloutState::Failed && in_flight;
-    let holds_edges =
-        is_open && (matches!(class, MemberClass::Open | MemberClass::Moving) || stuck && !record.is_fresh());
-    DerivedCounts {
-        class,
-        holds_edges,
-        in_flight,
-        is_to_return: is_to_return(record, contact),
-        is_asked: record.asked.is_some(),
-        timer: record.wake_at(),
-        queued: None,
-        points_to_target: record.points_to_target(),
-    }
-}
-
-fn is_to_return(record: &MemberRecord, contact: Option<Contact>) -> bool {
-    let counts = record.goal == MemberGoal::Before
-        && record.skipped.is_none()
-        && !record.passed_on
-        && contact != Some(Contact::Offline);
-    let is_back = matches!(record.state, NodeRolloutState::Reverted | NodeRolloutState::Pending);
-    let was_changed = record.state != NodeRolloutState::Failed || record.has_begun();
-    counts && !is_back && was_changed
-}
-
-fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> MemberClass {
-    use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
-    if record.is_fresh() || record.skipped.is_some() || record.passed_on {
-        return MemberClass::Apart;
-    }
-    if record.has_failed() {
-        return MemberClass::Failed;
-    }
-    let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
-    match record.state {
-        Pending if record.asked.is_some() => MemberClass::Moving,
-        Pending if is_pinned || contact == Some(Contact::Offline) => MemberClass::Apart,
-        Pending => MemberClass::Open,
-        Activating | Soaking => MemberClass::Moving,
-        Deferred => MemberClass::Deferred,
-        Converged => MemberClass::Converged,
-        Failed | Reverted => MemberClass::Apart,
     }
 }

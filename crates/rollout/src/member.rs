@@ -1,4 +1,4 @@
-//! [`MemberRecord`]: one node in one rollout, as it is stored, and what each event makes of it.
+//! [`MemberRecord`]: one node in one rollout, as it is stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +7,28 @@ use model::rollout::RolloutTask;
 use model::time::SLACK;
 use model::{Hostname, NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
+use trust::rollout_terms::OnFailure;
 
-use crate::event::{
-    DeclaredProbe, EventCursor, EventRefusal, MAX_EVENT_TEXT, MAX_PROBE_NAME, MAX_PROBES, ProbeMode,
-    ProbeOutcome, RolloutEventBody,
-};
+use crate::event::{EventCursor, ProbeMode, ProbeOutcome};
 use crate::placement::Placement;
 use crate::state::NodeRolloutState;
 
 /// How long a node that was asked may take to acknowledge it; then the request is withdrawn.
 pub const ASK_LEASE: Duration = Duration::from_secs(600);
+/// A node that calls within so long may be asked: half of the time that it has for its answer.
+pub const ASK_REACH: Duration = Duration::from_secs(300);
 /// How long the activation itself may take, the confirm window aside.
 pub const ACTIVATION_LIMIT: Duration = Duration::from_secs(3600);
 /// How long after its soak a node is waited for.
 pub const SOAK_SILENCE: Duration = Duration::from_secs(3600);
 /// How long the boot of a deferred node is waited for: two weeks.
 pub const DEFER_LIMIT: Duration = Duration::from_secs(14 * 24 * 3600);
+/// For so long a node that waits for its boot holds its slot of a budget: a day. What its release changed is in place
+/// by then and disturbs nothing, and when it boots is its owner's and its channel's window's to say.
+pub const DEFER_SLOT: Duration = Duration::from_secs(24 * 3600);
+/// For so long a node that failed, and whose terms let it stay as it is, holds its slot: it may be on its way back.
+/// After that it stays, within what its wave's gate lets fail, or the rollout would be halted.
+pub const RETURN_LIMIT: Duration = Duration::from_secs(3600);
 /// The most requests that a node may refuse or let pass while it is online.
 pub const MAX_ATTEMPTS: u8 = 5;
 /// After so long a node is asked again that refused or let pass a request; doubled with each time.
@@ -62,6 +68,11 @@ pub struct MemberRecord {
     pub retry_at: Option<Timestamp>,
     /// Past this it counts as silent.
     pub deadline: Option<Timestamp>,
+    /// Past this it holds no slot any more.
+    pub slot_until: Option<Timestamp>,
+    /// It holds no slot of a budget though it is not through: it failed and stays, or its boot is waited for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slot_left: bool,
     /// The boot in which it activated the release.
     pub boot: Option<String>,
     /// The probes that it declared, with what the enforcing ones found.
@@ -166,6 +177,7 @@ pub(crate) enum ClockShift {
 /// What of the rollout an event is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberTerms {
+    pub(crate) on_failure: OnFailure,
     pub(crate) target: u64,
     pub(crate) soak: Duration,
     pub(crate) confirm: Duration,
@@ -173,9 +185,14 @@ pub(crate) struct MemberTerms {
 }
 
 impl MemberRecord {
-    /// It counts as in flight: asked, activating, soaking, deferred, or failed and not back. What an operator
-    /// took out, and what a newer rollout asked, does not.
+    /// It counts as in flight: it is [on its way](MemberRecord::is_on_its_way), and did not leave its slot.
     pub fn in_flight(&self) -> bool {
+        self.is_on_its_way() && !self.slot_left
+    }
+
+    /// It was asked, activates, soaks, is deferred, or failed and is not back. What an operator took out, and what a
+    /// newer rollout asked, is not.
+    pub(crate) fn is_on_its_way(&self) -> bool {
         use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
         let counts = self.before.is_some() && self.skipped.is_none() && !self.passed_on;
         counts
@@ -232,13 +249,16 @@ impl MemberRecord {
     /// does not bring it again.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         let asked = self.asked.map(|asked| asked.until);
-        [asked, self.deadline, self.retry_at, self.placement.pinned].into_iter().flatten().min()
+        [asked, self.deadline, self.slot_until, self.retry_at, self.placement.pinned]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The clock here was set back, or nothing was heard here of anybody.
     pub(crate) fn shift(&mut self, shift: ClockShift) {
         let until = self.asked.as_mut().map(|asked| &mut asked.until);
-        let waits = until.into_iter().chain(self.deadline.as_mut());
+        let waits = until.into_iter().chain(self.deadline.as_mut()).chain(self.slot_until.as_mut());
         match shift {
             ClockShift::Silence(by) => waits.for_each(|at| *at = at.plus(by)),
             ClockShift::Back(by) => {
@@ -252,17 +272,21 @@ impl MemberRecord {
 
     /// Whether it waits for something that a shift moves.
     pub(crate) fn waits(&self) -> bool {
-        self.asked.is_some() || self.deadline.is_some() || self.retry_at.is_some()
+        self.asked.is_some()
+            || self.deadline.is_some()
+            || self.slot_until.is_some()
+            || self.retry_at.is_some()
     }
 
     pub(crate) fn enter(&mut self, state: NodeRolloutState, now: Timestamp) {
         debug_assert!(self.state.may_become(state), "{} to {state}", self.state);
         (self.state, self.since) = (state, now);
-        self.deadline = None;
+        (self.deadline, self.slot_until) = (None, None);
     }
 
-    /// It is asked.
+    /// It is asked, and takes a slot.
     pub(crate) fn ask(&mut self, now: Timestamp) {
+        self.slot_left = false;
         self.asked = Some(StartRequest { at: now, until: now.plus(ASK_LEASE) });
         self.first_asked = self.first_asked.or(Some(now));
         self.retry_at = None;
@@ -286,12 +310,20 @@ impl MemberRecord {
         self.failure = Some(failure);
     }
 
+    /// It says that it failed. Where its terms let it stay as it is, it is waited for a while whether it goes back.
+    pub(crate) fn fail_by_word(&mut self, message: String, terms: MemberTerms) {
+        self.fail(MemberFailure::Reported { message }, terms.now);
+        self.slot_until = match terms.on_failure {
+            OnFailure::Halt => Some(terms.now.plus(RETURN_LIMIT)),
+            OnFailure::Rollback => None,
+        };
+    }
+
     /// A node that had fallen silent is heard of: it is as it was.
-    fn heard(&mut self, terms: MemberTerms) {
+    pub(crate) fn heard(&mut self, terms: MemberTerms) {
         if let Some(MemberFailure::Silent { was }) = self.failure.clone() {
             self.failure = None;
-            self.enter(was, terms.now);
-            self.deadline = self.limit(terms).map(|limit| terms.now.plus(limit));
+            self.go_on(was, terms);
         }
     }
 
@@ -305,182 +337,10 @@ impl MemberRecord {
         }
     }
 
-    fn go_on(&mut self, state: NodeRolloutState, terms: MemberTerms) {
+    pub(crate) fn go_on(&mut self, state: NodeRolloutState, terms: MemberTerms) {
         self.enter(state, terms.now);
         self.deadline = self.limit(terms).map(|limit| terms.now.plus(limit));
+        let waits_for_boot = state == NodeRolloutState::Deferred && !self.slot_left;
+        self.slot_until = waits_for_boot.then(|| terms.now.plus(DEFER_SLOT));
     }
-
-    /// What an event makes of it.
-    pub(crate) fn take(&mut self, event: &RolloutEventBody, terms: MemberTerms) -> Result<(), EventRefusal> {
-        use NodeRolloutState::{Activating, Deferred, Failed, Pending, Reverted, Soaking};
-        self.heard(terms);
-        let other_state = EventRefusal::OtherState { state: self.state };
-        let to_target = self.goal == MemberGoal::Target;
-        match event {
-            // Taken before, and a node whose log is new does not know that: a refusal would keep it from
-            // beginning, while it is waited for.
-            RolloutEventBody::DispatchAck if self.state == Activating => Ok(()),
-            RolloutEventBody::DispatchAck => self.acknowledge(terms),
-            RolloutEventBody::Unknown => Ok(()),
-            RolloutEventBody::DispatchReject { code } => {
-                self.asked.ok_or(EventRefusal::NotAsked)?;
-                self.put_off(MemberFailure::Refused { code: kept(code) }, terms.now);
-                Ok(())
-            }
-            RolloutEventBody::ActivationStarted if self.state == Activating => Ok(()),
-            RolloutEventBody::ActivationComplete { release, boot } => match self.state {
-                Activating | Deferred if to_target => self.activated(*release, boot, terms),
-                // It booted again, and runs it again: its probes begin anew.
-                Soaking if to_target => {
-                    check_release(*release, terms.target)?;
-                    (self.boot, self.probes) = (Some(short(boot)?), None);
-                    Ok(())
-                }
-                _ => Err(other_state),
-            },
-            RolloutEventBody::ActivationFailed { message } if matches!(self.state, Activating | Deferred) => {
-                self.fail(MemberFailure::Reported { message: kept(message) }, terms.now);
-                Ok(())
-            }
-            RolloutEventBody::ActivationDeferred { .. } if self.state == Activating && to_target => {
-                self.go_on(Deferred, terms);
-                Ok(())
-            }
-            RolloutEventBody::ProbeTopologyDeclared { probes } if self.state == Soaking => {
-                self.declare(probes)
-            }
-            RolloutEventBody::ProbeResult { probe, outcome, boot } if self.state == Soaking => {
-                self.probed(probe, *outcome, boot)
-            }
-            RolloutEventBody::ProbeFailureFirst { .. } if self.state == Soaking => Ok(()),
-            RolloutEventBody::Failed { message } if matches!(self.state, Activating | Soaking | Deferred) => {
-                self.fail(MemberFailure::Reported { message: kept(message) }, terms.now);
-                Ok(())
-            }
-            RolloutEventBody::RollbackComplete { release } => match self.state {
-                Activating | Soaking | Deferred | Failed => {
-                    if *release == terms.target {
-                        let want = self.before.unwrap_or(0);
-                        return Err(EventRefusal::OtherRelease { got: *release, want });
-                    }
-                    // The node knows better than anybody which release it confirmed last. None that is later than
-                    // this rollout's, which its own waves open, and 0 is a host that holds none.
-                    if (1..terms.target).contains(release) {
-                        self.before = self.before.map(|_| *release);
-                    }
-                    if to_target && self.failure.is_none() {
-                        self.failure = Some(MemberFailure::Returned);
-                    }
-                    self.enter(Reverted, terms.now);
-                    self.asked = None;
-                    Ok(())
-                }
-                _ => Err(other_state),
-            },
-            RolloutEventBody::Converged { release, boot, soaked_secs }
-                if self.state == Soaking && to_target =>
-            {
-                self.confirm(*release, boot, *soaked_secs, terms)
-            }
-            _ if self.state == Pending => Err(EventRefusal::NotAsked),
-            _ => Err(other_state),
-        }
-    }
-
-    fn acknowledge(&mut self, terms: MemberTerms) -> Result<(), EventRefusal> {
-        let asked = self.asked.ok_or(EventRefusal::NotAsked)?;
-        if terms.now > asked.until {
-            return Err(EventRefusal::NotAsked);
-        }
-        self.asked = None;
-        self.attempts = 0;
-        self.go_on(NodeRolloutState::Activating, terms);
-        Ok(())
-    }
-
-    fn activated(&mut self, release: u64, boot: &str, terms: MemberTerms) -> Result<(), EventRefusal> {
-        check_release(release, terms.target)?;
-        (self.boot, self.probes) = (Some(short(boot)?), None);
-        self.go_on(NodeRolloutState::Soaking, terms);
-        Ok(())
-    }
-
-    fn declare(&mut self, probes: &[DeclaredProbe]) -> Result<(), EventRefusal> {
-        if probes.len() > MAX_PROBES || probes.iter().any(|probe| probe.name.len() > MAX_PROBE_NAME) {
-            return Err(EventRefusal::TooManyProbes);
-        }
-        let declared = |name: &String| {
-            probes.iter().any(|probe| probe.name == *name && probe.mode == ProbeMode::Enforce)
-        };
-        if let Some(lacking) = self.enforcing.iter().find(|name| !declared(name)) {
-            return Err(EventRefusal::LacksProbe(lacking.clone()));
-        }
-        let record =
-            |probe: &DeclaredProbe| ProbeRecord { name: probe.name.clone(), mode: probe.mode, outcome: None };
-        self.probes = Some(probes.iter().map(record).collect());
-        Ok(())
-    }
-
-    fn probed(&mut self, probe: &str, outcome: ProbeOutcome, boot: &str) -> Result<(), EventRefusal> {
-        if self.boot.as_deref() != Some(boot) {
-            return Err(EventRefusal::OtherBoot);
-        }
-        let probes = self.probes.as_mut().ok_or(EventRefusal::NoTopology)?;
-        let undeclared = || EventRefusal::UndeclaredProbe(kept(probe));
-        let record = probes.iter_mut().find(|record| record.name == probe).ok_or_else(undeclared)?;
-        record.outcome = Some(outcome);
-        Ok(())
-    }
-
-    fn confirm(
-        &mut self,
-        release: u64,
-        boot: &str,
-        soaked_secs: u64,
-        terms: MemberTerms,
-    ) -> Result<(), EventRefusal> {
-        check_release(release, terms.target)?;
-        if self.boot.as_deref() != Some(boot) {
-            return Err(EventRefusal::OtherBoot);
-        }
-        if let Some(missing) = self.missing_probe()? {
-            return Err(EventRefusal::ProbeNotPassed(missing.to_owned()));
-        }
-        // The node's clock that nobody sets says how long it soaked. It cannot have begun before it was
-        // asked, by the clock here, where that was not set back since.
-        let possible = self.first_asked.filter(|asked| *asked <= terms.now);
-        let possible = possible.map_or(Duration::MAX, |asked| terms.now.since(asked) + SLACK);
-        let soaked = Duration::from_secs(soaked_secs).min(possible);
-        if soaked < terms.soak {
-            return Err(EventRefusal::SoakNotOver { left_secs: (terms.soak - soaked).as_secs() });
-        }
-        self.enter(NodeRolloutState::Converged, terms.now);
-        Ok(())
-    }
-
-    /// The first enforcing probe that has not passed since the activation.
-    pub(crate) fn missing_probe(&self) -> Result<Option<&str>, EventRefusal> {
-        let probes = self.probes.as_ref().ok_or(EventRefusal::NoTopology)?;
-        let missing = probes
-            .iter()
-            .find(|probe| probe.mode == ProbeMode::Enforce && probe.outcome != Some(ProbeOutcome::Pass));
-        Ok(missing.map(|probe| probe.name.as_str()))
-    }
-}
-
-fn check_release(got: u64, want: u64) -> Result<(), EventRefusal> {
-    if got == want { Ok(()) } else { Err(EventRefusal::OtherRelease { got, want }) }
-}
-
-/// A boot's id, which is not kept where it is too long to be one.
-fn short(boot: &str) -> Result<String, EventRefusal> {
-    if boot.len() <= MAX_PROBE_NAME { Ok(boot.to_owned()) } else { Err(EventRefusal::OtherBoot) }
-}
-
-/// As much of a text as is kept.
-fn kept(text: &str) -> String {
-    let mut kept = text.to_owned();
-    let cut = (0..=MAX_EVENT_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    kept.truncate(cut.unwrap_or(0));
-    kept
 }

@@ -7,6 +7,7 @@ use model::status::Contact;
 
 use crate::budget::BudgetIndex;
 use crate::id::RolloutKey;
+use crate::step::NextCall;
 
 /// A node's number in memory; never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,12 +17,26 @@ pub(crate) struct NodeIndex(u32);
 #[derive(Clone, Debug)]
 pub(crate) struct KnownNode {
     pub(crate) id: NodeId,
-    /// `None` until something was heard since the start.
-    pub(crate) contact: Option<Contact>,
+    pub(crate) reach: NodeReach,
     /// The rollouts that it is in.
     pub(crate) rollouts: Vec<RolloutKey>,
     /// The budgets of which it holds a slot.
     pub(crate) holds: Vec<BudgetIndex>,
+}
+
+/// How a node is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeReach {
+    /// `None` until something was heard since the start.
+    pub(crate) contact: Option<Contact>,
+    pub(crate) next_call: NextCall,
+}
+
+impl NodeReach {
+    /// It hears a request well before that lapses.
+    pub(crate) fn may_be_asked(self) -> bool {
+        self.contact == Some(Contact::Online) && self.next_call == NextCall::Soon
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -49,7 +64,12 @@ impl NodeTable {
         if let Some(known) = self.find(id) {
             return known;
         }
-        let node = KnownNode { id: id.clone(), contact: None, rollouts: Vec::new(), holds: Vec::new() };
+        let node = KnownNode {
+            id: id.clone(),
+            reach: NodeReach::default(),
+            rollouts: Vec::new(),
+            holds: Vec::new(),
+        };
         let index = match self.free.pop() {
             Some(index) => {
                 if let Some(slot) = self.get_mut(index) {

@@ -56,6 +56,17 @@ pub struct Placement {
     pub pinned: Option<Timestamp>,
 }
 
+/// Why a node does not begin by the signed terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeginRefusal {
+    /// Its wave's time has not come.
+    NotBefore,
+    /// A freeze window is open.
+    Frozen,
+    /// It is pinned.
+    Pinned,
+}
+
 fn is_zero(bits: &u32) -> bool {
     *bits == 0
 }
@@ -119,6 +130,19 @@ impl RolloutRules {
     /// was broken into cannot begin a wave early.
     pub fn may_begin(&self, wave: usize, now: Timestamp) -> bool {
         self.not_before(wave).is_none_or(|at| now.plus(SLACK) >= at)
+    }
+
+    /// Why a node that has this place and holds a release does not begin by its own clock, whoever asks it: what it
+    /// checks for itself. Clocks may differ by [`SLACK`].
+    pub fn refusal(&self, placement: &Placement, now: Timestamp) -> Option<BeginRefusal> {
+        if !self.may_begin(usize::from(placement.wave), now) {
+            return Some(BeginRefusal::NotBefore);
+        }
+        let around = [now.minus(SLACK), now, now.plus(SLACK)];
+        if around.into_iter().all(|at| self.frozen(at).is_some()) {
+            return Some(BeginRefusal::Frozen);
+        }
+        placement.pinned.filter(|until| *until > now.plus(SLACK)).map(|_| BeginRefusal::Pinned)
     }
 
     /// The freeze window that is open.

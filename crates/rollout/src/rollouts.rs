@@ -3,18 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use model::rollout::RolloutDispatch;
-use model::status::Contact;
 use model::{Channel, NodeId, Timestamp};
 
 use crate::budget::{BudgetBook, BudgetIndex, PopulationChange};
-use crate::event::{EventAnswer, EventOrder, RolloutEvent, RolloutEventBody};
 use crate::id::{RolloutId, RolloutKey};
 use crate::live::LiveRollout;
-use crate::member::{ClockShift, MemberRecord, MemberTerms};
-use crate::nodes::{NodeIndex, NodeTable};
+use crate::member::{ClockShift, MemberRecord};
+use crate::nodes::{NodeIndex, NodeReach, NodeTable};
 use crate::record::{BudgetVersions, RolloutChange, RolloutCommit, StoredRollout};
-use crate::state::NodeRolloutState;
 use crate::step::{RolloutAnswer, RolloutEffect, RolloutInput, RolloutNote, RolloutPointer, RolloutStep};
 
 /// A clock that goes back by more was set back.
@@ -98,58 +94,6 @@ impl Rollouts {
         self.rollouts.values().filter_map(of).min()
     }
 
-    /// Where a node is pointed to, and what it is asked. `None` for a node that is in no rollout. A control
-    /// plane that answers a node with it has read at least what was stored when the node was heard last: a
-    /// node that acknowledged a request begins, or gives it up, by what this says next.
-    pub fn pointer(&self, node: &NodeId) -> Option<RolloutPointer> {
-        let (rollout, record) = self.pointing_of(node)?;
-        let document = &rollout.document;
-        let wave = usize::from(record.placement.wave);
-        Some(RolloutPointer {
-            rollout: document.key.clone(),
-            release: if record.points_to_target() { Some(document.key.seq) } else { record.before },
-            dispatch: RolloutDispatch {
-                rollout: document.id.clone(),
-                seq: document.key.seq,
-                wave: rollout.rules.wave_name(wave).to_owned(),
-                task: record.task(),
-                soak_secs: rollout.rules.gate(wave).soak_secs,
-                ended: document.state.is_over(),
-            },
-        })
-    }
-
-    /// The rollout that says where a node is pointed to: the current one, or an earlier one in which the node
-    /// is on its way, until the current one asks it.
-    fn pointing_of(&self, node: &NodeId) -> Option<(&LiveRollout, &MemberRecord)> {
-        let (current, record) = self.current_of(node)?;
-        let index = self.nodes.find(node)?;
-        let earlier = self
-            .nodes
-            .get(index)?
-            .rollouts
-            .iter()
-            .rev()
-            .filter(|key| key.channel == current.key().channel && key.seq < current.key().seq);
-        let mut on_its_way = earlier.filter_map(|key| {
-            let rollout = self.rollouts.get(key)?;
-            Some((rollout, rollout.record(index).filter(|record| record.in_flight())?))
-        });
-        let may_wait = record.state == NodeRolloutState::Pending && record.asked.is_none();
-        on_its_way.next().filter(|_| may_wait).or(Some((current, record)))
-    }
-
-    /// The rollout that a node is in now, with what is kept of it there.
-    pub(crate) fn current_of(&self, node: &NodeId) -> Option<(&LiveRollout, &MemberRecord)> {
-        let index = self.nodes.find(node)?;
-        let known = self.nodes.get(index)?;
-        let rollouts = known.rollouts.iter().filter_map(|key| self.rollouts.get(key));
-        let current = rollouts.filter(|rollout| rollout.is_current()).max_by_key(|rollout| rollout.key().seq);
-        let waiting = || known.rollouts.iter().filter_map(|key| self.rollouts.get(key)).next_back();
-        let rollout = current.or_else(waiting)?;
-        Some((rollout, rollout.record(index)?))
-    }
-
     /// What is kept of a rollout.
     pub fn document(&self, key: &RolloutKey) -> Option<&crate::RolloutDocument> {
         self.rollouts.get(key).map(|rollout| &rollout.document)
@@ -181,8 +125,8 @@ impl Rollouts {
                 self.remove(&channel, &node);
                 RolloutAnswer::None
             }
-            RolloutInput::Contact { node, contact } => {
-                self.contact(&node, contact);
+            RolloutInput::Contact { node, contact, next_call } => {
+                self.contact(&node, NodeReach { contact: Some(contact), next_call });
                 RolloutAnswer::None
             }
             RolloutInput::Event(event) => RolloutAnswer::Event(self.event(&event)),
@@ -224,85 +168,6 @@ impl Rollouts {
         let waiting: Vec<NodeIndex> = waiting.map(|(node, _)| *node).collect();
         for node in waiting {
             self.update(key, node, |record| record.shift(shift));
-        }
-    }
-
-    fn contact(&mut self, node: &NodeId, contact: Contact) {
-        // A node may be heard of before the rollout that another control plane put it into.
-        let index = self.nodes.enter(node);
-        let Some(known) = self.nodes.get_mut(index) else { return };
-        if known.contact.replace(contact) == Some(contact) {
-            return;
-        }
-        for key in known.rollouts.clone() {
-            self.refresh(&key, index);
-            self.touched.insert(key);
-        }
-    }
-
-    fn event(&mut self, event: &RolloutEvent) -> EventAnswer {
-        let Some(key) = self.by_id.get(&event.rollout).cloned() else { return EventAnswer::UnknownRollout };
-        let Some(rollout) = self.rollouts.get(&key) else { return EventAnswer::UnknownRollout };
-        let found = self.nodes.find(&event.node).and_then(|node| Some((node, rollout.record(node)?)));
-        let Some((node, record)) = found else { return EventAnswer::UnknownNode };
-        match record.cursor.order(&event.incarnation, event.seq, event.oldest) {
-            EventOrder::Next => {}
-            EventOrder::Duplicate | EventOrder::EarlierLog => return EventAnswer::Duplicate,
-            EventOrder::Gap { from } => return EventAnswer::ReplayFrom(from),
-        }
-        let (lost, hostname) = (record.cursor.lost, record.hostname.clone());
-        let terms = MemberTerms {
-            target: key.seq,
-            soak: Duration::from_secs(rollout.rules.gate(usize::from(record.placement.wave)).soak_secs),
-            confirm: Duration::from_secs(rollout.rules.terms().confirm.window_secs),
-            now: self.now,
-        };
-        let mut result = Ok(());
-        self.update(&key, node, |record| {
-            record.cursor.take(&event.incarnation, event.seq);
-            result = record.take(&event.body, terms);
-        });
-        if event.body == RolloutEventBody::DispatchAck && result.is_ok() {
-            self.pass_on(&key, node);
-        }
-        self.tell_later(&key, node);
-        let now_lost = self.rollouts.get(&key).and_then(|rollout| Some(rollout.record(node)?.cursor.lost));
-        if let Some(count) = now_lost.map(|now| now.saturating_sub(lost)).filter(|count| *count > 0) {
-            self.note(&key, RolloutNote::EventsLost { hostname, count });
-        }
-        result.map_or_else(EventAnswer::Refused, |()| EventAnswer::Accepted)
-    }
-
-    /// A node that begins here counts here from now on, and no longer where it was on its way before.
-    fn pass_on(&mut self, key: &RolloutKey, node: NodeIndex) {
-        let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
-        for earlier in
-            rollouts.iter().filter(|earlier| earlier.channel == key.channel && earlier.seq < key.seq)
-        {
-            let record = self.rollouts.get(earlier).and_then(|rollout| rollout.record(node));
-            if record.is_some_and(MemberRecord::in_flight) {
-                self.update(earlier, node, |record| record.passed_on = true);
-            }
-        }
-    }
-
-    /// A node that is confirmed in an earlier rollout has that release from now on.
-    fn tell_later(&mut self, key: &RolloutKey, node: NodeIndex) {
-        let Some(rollout) = self.rollouts.get(key) else { return };
-        if rollout.record(node).is_none_or(|record| record.state != NodeRolloutState::Converged) {
-            return;
-        }
-        let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
-        for later in rollouts.iter().filter(|later| later.channel == key.channel && later.seq > key.seq) {
-            // One that was asked there when it had nothing counts nowhere until it is through: it would take
-            // slots that nobody gave it.
-            let counts_late = |record: &MemberRecord| {
-                let waits = record.state == NodeRolloutState::Pending && record.asked.is_none();
-                record.is_fresh() && !waits
-            };
-            if !self.rollouts.get(later).and_then(|rollout| rollout.record(node)).is_some_and(counts_late) {
-                self.update(later, node, |record| record.before = Some(key.seq));
-            }
         }
     }
 

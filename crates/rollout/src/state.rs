@@ -102,6 +102,19 @@ impl NodeRolloutState {
         NodeRolloutState::Reverted,
     ];
 
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            NodeRolloutState::Pending => "pending",
+            NodeRolloutState::Activating => "activating",
+            NodeRolloutState::Soaking => "soaking",
+            NodeRolloutState::Converged => "confirmed",
+            NodeRolloutState::Deferred => "deferred to its boot",
+            NodeRolloutState::Failed => "failed",
+            NodeRolloutState::Reverted => "back",
+        }
+    }
+
     /// Whether another state may follow.
     pub fn may_become(self, next: NodeRolloutState) -> bool {
         use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
@@ -142,6 +155,20 @@ impl RolloutState {
             Reverted => matches!(next, Superseded),
             Superseded => matches!(next, Pruned),
             Pruned => false,
+        }
+    }
+
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            RolloutState::Opening => "waiting to begin",
+            RolloutState::Active => "under way",
+            RolloutState::Converging => "in its last wave",
+            RolloutState::Terminal => "through",
+            RolloutState::Reverted => "back",
+            RolloutState::Failed => "halted",
+            RolloutState::Superseded => "superseded",
+            RolloutState::Pruned => "kept as a document",
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lang::Value;
 use model::rollout::RolloutDispatch;
@@ -11,6 +12,7 @@ use trust::RolloutTerms;
 
 use crate::event::{EventAnswer, RolloutEvent};
 use crate::id::{RolloutId, RolloutKey};
+use crate::member::ASK_REACH;
 use crate::record::{HaltCause, RolloutCommit};
 use crate::state::RolloutState;
 
@@ -39,6 +41,8 @@ pub enum RolloutInput {
         node: NodeId,
         /// How it is reached.
         contact: Contact,
+        /// How soon it hears what it is asked.
+        next_call: NextCall,
     },
     /// A node says something.
     Event(RolloutEvent),
@@ -53,6 +57,24 @@ pub enum RolloutInput {
     },
     /// Time goes by.
     Tick,
+}
+
+/// How soon a node that is reached hears what it is asked (ROL-8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NextCall {
+    /// Within [`ASK_REACH`]: it may be asked.
+    #[default]
+    Soon,
+    /// Later: a request would lapse before it is heard, while it holds a slot. It is asked once it called: a node
+    /// that a rollout concerns calls often from then on.
+    Later,
+}
+
+impl NextCall {
+    /// Of a node that calls within so long.
+    pub fn within(promised: Duration) -> NextCall {
+        if promised <= ASK_REACH { NextCall::Soon } else { NextCall::Later }
+    }
 }
 
 /// A published release.
@@ -114,7 +136,7 @@ pub enum CommandRefusal {
     #[error("node {0} is not in this rollout")]
     UnknownNode(NodeId),
     /// The rollout's state does not go with it.
-    #[error("the rollout is {state}, and this asks for one that {wanted}")]
+    #[error("the rollout is {}, and this asks for one that {wanted}", .state.words())]
     OtherState {
         /// The state.
         state: RolloutState,
@@ -275,7 +297,7 @@ impl fmt::Display for RolloutNote {
             RolloutNote::Silent { hostname } => {
                 write!(f, "{hostname} was not heard of in time and counts as failed")
             }
-            RolloutNote::Entered(state) => write!(f, "the rollout is {state}"),
+            RolloutNote::Entered(state) => write!(f, "the rollout is {}", state.words()),
             RolloutNote::Halted(cause) => write!(f, "the rollout starts nothing any more: {cause}"),
             RolloutNote::Command { by, command } => write!(f, "{by}: {command}"),
             RolloutNote::EventsLost { hostname, count } => {
@@ -294,4 +316,6 @@ pub struct RolloutPointer {
     pub release: Option<u64>,
     /// What the wire says to it.
     pub dispatch: RolloutDispatch,
+    /// Why the node failed in the rollout, for people; absent of one that did not, or is back.
+    pub failure: Option<String>,
 }

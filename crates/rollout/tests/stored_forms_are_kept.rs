@@ -72,6 +72,8 @@ fn members() -> Vec<MemberRecord> {
         attempts: 0,
         retry_at: None,
         deadline: None,
+        slot_until: None,
+        slot_left: false,
         boot: None,
         probes: None,
         failure: None,
@@ -91,6 +93,8 @@ fn members() -> Vec<MemberRecord> {
         attempts: 2,
         retry_at: Some(at(60)),
         deadline: Some(at(3600)),
+        slot_until: Some(at(3000)),
+        slot_left: true,
         boot: Some("boot-1".to_owned()),
         probes: Some(vec![
             probe("web", ProbeMode::Enforce, Some(ProbeOutcome::Pass)),

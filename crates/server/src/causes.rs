@@ -142,7 +142,8 @@ fn why_not_green(
     heads: &Heads,
     certificate: Option<&CertificateProblem>,
 ) -> Vec<(CauseKey, String, Option<FailureCode>)> {
-    if is_of_failures(state) && !node.summary.failures.is_empty() {
+    let of_rollout = node.rollout_failure().filter(|_| state == Overall::Failed);
+    if is_of_failures(state) && of_rollout.is_none() && !node.summary.failures.is_empty() {
         let of = |note: &FailureNote| {
             (CauseKey::Failure(note.key()), note.line(), note.cause.as_ref().map(|cause| cause.code))
         };
@@ -247,6 +248,9 @@ fn state_cause(
             "{} corrective runs in a row: something else changes this host",
             node.summary.streak
         )),
+        Overall::Failed if node.rollout_failure().is_some() => {
+            node.rollout_failure().map(|failure| model::text::printable(failure).into_owned())
+        }
         Overall::Failed | Overall::Degraded => {
             node.summary.failures.first().map(FailureNote::line).or_else(|| Some(SEE_RUN.to_owned()))
         }

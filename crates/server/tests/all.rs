@@ -25,6 +25,7 @@ mod failed_joins_are_reported;
 mod files_are_private;
 mod full_nodes_accept_work;
 mod group_tokens_are_bounded;
+mod halts_take_effect_within_a_second;
 mod health_outlives_a_restart;
 mod known_prefixes_outlive_a_restart;
 mod links_carry_both_ways;

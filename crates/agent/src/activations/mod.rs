@@ -18,6 +18,7 @@ mod effects;
 mod probes;
 mod process_mark;
 mod rollout_log;
+mod standing;
 mod task;
 mod view;
 

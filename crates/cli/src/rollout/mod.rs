@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::screen::{Screen, aside};
 
-pub(crate) use show::word;
+pub(crate) use show::words;
 pub use show::{explained, line, list, show};
 
 /// How often `watch` looks.

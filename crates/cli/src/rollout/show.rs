@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollout::{NodeRolloutState, RolloutState};
-use server::api::rollouts::{NodeRolloutView, RolloutView, RolloutWaveView};
+use server::api::rollouts::{NodeRolloutView, RolloutPauseView, RolloutView, RolloutWaveView};
 
 use crate::clock::{ago, now};
 use crate::next_step::muster;
@@ -17,7 +17,7 @@ pub fn list(rollouts: &[RolloutView], screen: Screen) -> String {
         [
             view.id.to_string(),
             view.seq.to_string(),
-            screen.mark(mark(view.state), word(view.state)),
+            screen.mark(mark(view.state), words(view.state, view.paused.as_ref())),
             format!("{} ago", ago(view.since, now)),
             counts(&view.nodes),
             why(view).unwrap_or_default(),
@@ -35,7 +35,7 @@ pub fn show(view: &RolloutView, screen: Screen) -> String {
         view.seq,
         view.channel,
         ago(view.published, now),
-        screen.mark(mark(view.state), word(view.state)),
+        screen.mark(mark(view.state), words(view.state, view.paused.as_ref())),
         ago(view.since, now),
     );
     if let Some(why) = why(view) {
@@ -72,7 +72,7 @@ pub fn explained(name: &str, view: Option<&NodeRolloutView>) -> String {
     match &view.cause {
         None => format!("{hostname} is confirmed on {rollout} (wave {wave}), since {since}\n"),
         Some(cause) => {
-            let state = node_word(view.state);
+            let state = view.state.words();
             format!("{hostname} is {state} in {rollout} (wave {wave}) since {since}: {cause}\n")
         }
     }
@@ -81,11 +81,16 @@ pub fn explained(name: &str, view: Option<&NodeRolloutView>) -> String {
 /// A rollout in one line.
 pub fn line(view: &RolloutView) -> String {
     let why = why(view).map(|why| format!(": {why}")).unwrap_or_default();
-    format!("rollout {} is {}{why}; {}", view.id, word(view.state), counts(&view.nodes))
+    format!(
+        "rollout {} is {}{why}; {}",
+        view.id,
+        words(view.state, view.paused.as_ref()),
+        counts(&view.nodes)
+    )
 }
 
 fn counts(nodes: &BTreeMap<NodeRolloutState, usize>) -> String {
-    let counted = nodes.iter().map(|(state, count)| format!("{count} {}", node_word(*state)));
+    let counted = nodes.iter().map(|(state, count)| format!("{count} {}", state.words()));
     counted.collect::<Vec<_>>().join(", ")
 }
 
@@ -109,36 +114,15 @@ fn next(view: &RolloutView) -> Option<String> {
     }
 }
 
+/// How a rollout stands, as people say it.
+pub(crate) fn words(state: RolloutState, paused: Option<&RolloutPauseView>) -> &'static str {
+    if state.is_running() && paused.is_some() { "paused" } else { state.words() }
+}
+
 fn mark(state: RolloutState) -> Mark {
     match state {
         RolloutState::Terminal => Mark::Good,
         RolloutState::Failed | RolloutState::Reverted => Mark::Bad,
         _ => Mark::Bold,
-    }
-}
-
-/// A rollout's state, as people say it.
-pub(crate) fn word(state: RolloutState) -> &'static str {
-    match state {
-        RolloutState::Opening => "waiting to begin",
-        RolloutState::Active => "under way",
-        RolloutState::Converging => "in its last wave",
-        RolloutState::Terminal => "through",
-        RolloutState::Reverted => "back",
-        RolloutState::Failed => "halted",
-        RolloutState::Superseded => "superseded",
-        RolloutState::Pruned => "kept as a document",
-    }
-}
-
-fn node_word(state: NodeRolloutState) -> &'static str {
-    match state {
-        NodeRolloutState::Pending => "pending",
-        NodeRolloutState::Activating => "activating",
-        NodeRolloutState::Soaking => "soaking",
-        NodeRolloutState::Converged => "confirmed",
-        NodeRolloutState::Deferred => "deferred to its boot",
-        NodeRolloutState::Failed => "failed",
-        NodeRolloutState::Reverted => "back",
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offer -> judged, fetched -> Prepare -> prepared: its wave by its signed set
-//! answer {acknowledge}  -> not before its time: DispatchReject
+//! answer {acknowledge}  -> not before its time, in a freeze, pinned: DispatchReject
 //!                          else DispatchAck in the log, and a contact at once
 //! answer {proceed}      -> that acknowledgement was taken: Activate
 //! answer {hold}, or of another rollout: what was prepared is dropped
@@ -12,26 +12,31 @@
 //! ```
 //!
 //! Invariants: nothing is begun whose acknowledgement was not taken by the control plane; the signed terms, and nothing
-//! that an answer says, decide the wave, its time, its soak and whether a halt takes the host back.
+//! that an answer says, decide the wave, its time, freezes, pins, its soak and whether a halt takes the host back.
+
+mod requests;
+mod trial;
 
 use model::exchange::{Answer, Offer};
 use model::log::Cursor;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
-use model::{Digest, RunReport, Timestamp};
+use model::{Digest, Timestamp};
 use trust::Header;
 use trust::rollout_terms::OnFailure;
 
 use super::counted_answers::CountedAnswers;
 use super::waiting_release::{PreparedWave, RolloutNames, WaitingRelease, wave_of};
 use super::{Node, ReleaseChange};
-use crate::io::{NodeEffect, RunFailure};
-use crate::rollout_part::{
-    ActivationRequest, PreparedRelease, ReturnedRelease, RolloutPart, TrialStage, terms_of,
-};
+use crate::io::NodeEffect;
+use crate::rollout_part::{ActivationRequest, PreparedRelease, RolloutPart, TrialStage, terms_of};
 use crate::state::Adoption;
 
 /// The code of a request for a wave whose signed time has not come.
 pub const NOT_BEFORE_CODE: &str = "not-before";
+/// The code of a request in a freeze window of the signed terms.
+pub const FROZEN_CODE: &str = "frozen";
+/// The code of a request to a host that the signed terms pin to what it holds.
+pub const PINNED_CODE: &str = "pinned";
 /// The code of a request to a host that is paused.
 pub const PAUSED_CODE: &str = "paused";
 
@@ -248,100 +253,6 @@ impl Node {
         }
     }
 
-    fn on_request(
-        &mut self,
-        dispatch: &RolloutDispatch,
-        until: Timestamp,
-        now: Timestamp,
-        effects: &mut Vec<NodeEffect>,
-    ) -> bool {
-        if self.rollout.is_part(dispatch).is_some() {
-            // It is to go back, or the control plane lost what was said: what follows says which.
-            self.acknowledge(&dispatch.rollout, Some(until), now, effects);
-            return false;
-        }
-        let is_asked = match &self.change {
-            ReleaseChange::Waiting(waiting) => waiting.names.has(dispatch),
-            ReleaseChange::None if self.rollout.trial == TrialStage::Settled => {
-                self.prepare_what_is_held(dispatch, effects);
-                false
-            }
-            _ => false,
-        };
-        if is_asked {
-            self.answer_request(dispatch, Some(until), now, effects);
-        } else {
-            self.forget_other(dispatch);
-        }
-        true
-    }
-
-    /// A request of another rollout takes the place of the one that was acknowledged.
-    fn forget_other(&mut self, dispatch: &RolloutDispatch) {
-        if self.rollout.acknowledged(&dispatch.rollout).is_none() {
-            self.rollout.acknowledgement = None;
-        }
-    }
-
-    /// The release that is held is asked for: it is activated as any other, though nothing of it changes the host.
-    fn prepare_what_is_held(&mut self, dispatch: &RolloutDispatch, effects: &mut Vec<NodeEffect>) {
-        let Some(held) = self.adoption.clone().filter(|held| held.seq == dispatch.seq) else { return };
-        let Ok(header) = self.chain.document().header(&held.header) else { return };
-        if header.rollout.is_some() && RolloutNames::of(&header, &held.digest).has(dispatch) {
-            self.prepare(held, &header, effects);
-        }
-    }
-
-    /// Says that it will begin, or why it does not.
-    fn answer_request(
-        &mut self,
-        dispatch: &RolloutDispatch,
-        until: Option<Timestamp>,
-        now: Timestamp,
-        effects: &mut Vec<NodeEffect>,
-    ) {
-        let ReleaseChange::Waiting(waiting) = &self.change else { return };
-        let Some(wave) = &waiting.prepared else { return };
-        // By the host's own time: a control plane that says another one opens no wave early.
-        let refusal = if !wave.rules.may_begin(wave.wave, self.trust_time(now).own()) {
-            Some(NOT_BEFORE_CODE)
-        } else {
-            self.pause.as_ref().map(|_| PAUSED_CODE)
-        };
-        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, until, now, effects) };
-        self.rollout.acknowledgement = None;
-        let rejected = RejectedDispatch { rollout: dispatch.rollout.clone(), until, code };
-        if self.rollout.rejected.as_ref() == Some(&rejected) || !self.rollout.answers.may_answer(now) {
-            return;
-        }
-        let difference = self.clock_difference.filter(|_| code == NOT_BEFORE_CODE);
-        let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
-        effects.push(NodeEffect::Warn(format!("release {} is not begun: {code}{clocks}", dispatch.seq)));
-        let event = RolloutEventBody::DispatchReject { code: code.to_owned() };
-        effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));
-        self.rollout.rejected = Some(rejected);
-        self.contact_pending = true;
-        self.deliver_soon(now);
-    }
-
-    /// Each request is acknowledged once, however often it is said.
-    fn acknowledge(
-        &mut self,
-        rollout: &RolloutId,
-        until: Option<Timestamp>,
-        now: Timestamp,
-        effects: &mut Vec<NodeEffect>,
-    ) {
-        let is_said = self.rollout.acknowledged(rollout).is_some_and(|known| known.until == until);
-        if is_said || !self.rollout.answers.may_answer(now) {
-            return;
-        }
-        let rollout = rollout.clone();
-        self.rollout.acknowledgement =
-            Some(Acknowledgement { rollout: rollout.clone(), until, fact: None, taken: false });
-        effects.push(NodeEffect::ReportDispatch(rollout, RolloutEventBody::DispatchAck));
-    }
-
     fn on_proceed(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let taken = self.rollout.acknowledged(&dispatch.rollout).is_some_and(|known| known.taken);
         if let Some(root) = self.rollout.is_part(dispatch).map(|part| part.root) {
@@ -371,14 +282,14 @@ impl Node {
             other => return self.change = other,
         };
         let WaitingRelease { adoption, prepared, .. } = *waiting;
-        let Some(PreparedWave { rules, wave, probes }) = prepared else { return };
+        let Some(PreparedWave { rules, placement, probes }) = prepared else { return };
         self.rollout.acknowledgement = None;
         let terms = rules.terms();
         let part = RolloutPart {
             rollout: dispatch.rollout.clone(),
             seq: adoption.seq,
             root: adoption.root,
-            soak_secs: rules.gate(wave).soak_secs,
+            soak_secs: rules.gate(usize::from(placement.wave)).soak_secs,
             on_failure: terms.on_failure,
         };
         let back_to = self.adoption.as_ref().map_or(Digest::ZERO, |held| held.root);
@@ -428,142 +339,5 @@ impl Node {
         self.rollout.unbegun = Some(dispatch.rollout.clone());
         self.contact_pending = true;
         self.deliver_soon(now);
-    }
-
-    /// A release that nothing holds back comes while another one waits for a boot: that is given up first, and the end of
-    /// that leads to the next check-in.
-    pub(super) fn supersedes(&mut self, adoption: &Adoption, effects: &mut Vec<NodeEffect>) -> bool {
-        let waits = matches!(self.rollout.trial, TrialStage::WaitsForBoot { .. });
-        if waits {
-            effects.push(NodeEffect::Supersede(Box::new(adoption.clone())));
-        }
-        waits
-    }
-
-    pub(super) fn on_trial(&mut self, stage: TrialStage, now: Timestamp) {
-        let was = std::mem::replace(&mut self.rollout.trial, stage);
-        match stage {
-            TrialStage::Settled => {
-                (self.rollout.part, self.rollout.switch, self.rollout.try_to_confirm) = (None, None, None);
-                if was != stage {
-                    // Another release may have waited for this.
-                    self.hurry(now);
-                }
-            }
-            TrialStage::Returning => {
-                (self.rollout.switch, self.rollout.try_to_confirm, self.rollout.freed) = (None, None, false);
-            }
-            TrialStage::UnderWay { .. } | TrialStage::OnProbation { .. } => {}
-            TrialStage::WaitsForBoot { .. } => self.rollout.try_to_confirm = None,
-        }
-    }
-
-    pub(super) fn on_switch(&mut self, adoption: Box<Adoption>) {
-        self.rollout.switch = Some(SwitchStage::Due(adoption));
-    }
-
-    /// Begins the switch once nothing else is under way; says whether runs wait for it.
-    pub(super) fn switch_what_is_due(&mut self, effects: &mut Vec<NodeEffect>) -> bool {
-        if self.rollout.returns() {
-            if self.running.is_none() && !std::mem::replace(&mut self.rollout.freed, true) {
-                effects.push(NodeEffect::HostIsFree);
-            }
-            return true;
-        }
-        let is_free = self.running.is_none() && matches!(self.change, ReleaseChange::None);
-        match self.rollout.switch.take() {
-            Some(SwitchStage::Due(adoption)) if is_free => {
-                effects.push(NodeEffect::Adopt(adoption.clone()));
-                self.change = ReleaseChange::Adopting(adoption);
-                self.rollout.switch = Some(SwitchStage::Adopting);
-            }
-            other => self.rollout.switch = other,
-        }
-        matches!(self.rollout.switch, Some(SwitchStage::Due(_) | SwitchStage::Adopting))
-    }
-
-    /// What was adopted is what is switched to: its full run follows.
-    pub(super) fn switch_adopted(&mut self) -> bool {
-        let is_switch = matches!(self.rollout.switch, Some(SwitchStage::Adopting));
-        if is_switch {
-            self.rollout.switch = Some(SwitchStage::Running);
-        }
-        is_switch
-    }
-
-    /// Something of a switch could not be done.
-    pub(super) fn switch_failed(&mut self, why: &str, effects: &mut Vec<NodeEffect>) {
-        if matches!(self.rollout.switch, Some(SwitchStage::Adopting | SwitchStage::Running)) {
-            self.rollout.switch = None;
-            effects.push(NodeEffect::Switched(Err(why.to_owned())));
-        }
-    }
-
-    /// A full run that could not be made is a switch that failed.
-    pub(super) fn switch_run_failed(&mut self, failure: &RunFailure, effects: &mut Vec<NodeEffect>) {
-        if matches!(self.rollout.switch, Some(SwitchStage::Running)) {
-            self.switch_failed(&failure.reason, effects);
-        }
-    }
-
-    /// A full run ended. What failed of its resources is for probes to judge; one that only observed, as the host is
-    /// paused, is none.
-    pub(super) fn switch_ran(&mut self, report: &RunReport, effects: &mut Vec<NodeEffect>) {
-        let is_running = matches!(self.rollout.switch, Some(SwitchStage::Running));
-        if is_running && report.paused.is_none() {
-            self.rollout.switch = None;
-            effects.push(NodeEffect::Switched(Ok(())));
-        }
-    }
-
-    pub(super) fn on_try_confirm(&mut self, now: Timestamp) {
-        self.rollout.try_to_confirm = Some(ConfirmTry::Wanted);
-        self.next_contact = self.next_contact.min(now);
-    }
-
-    /// Whether the release that is being adopted is one that the host is switched to.
-    pub fn is_switching(&self) -> bool {
-        self.rollout.switch.is_some()
-    }
-
-    /// A check-in is made.
-    pub(super) fn try_is_asked(&mut self) {
-        if self.rollout.try_to_confirm == Some(ConfirmTry::Wanted) {
-            self.rollout.try_to_confirm = Some(ConfirmTry::Asked);
-        }
-    }
-
-    /// A check-in ended.
-    pub(super) fn tried(&mut self, outcome: Result<(), &str>, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        match self.rollout.try_to_confirm {
-            Some(ConfirmTry::Asked) => {
-                self.rollout.try_to_confirm = None;
-                effects.push(NodeEffect::ConfirmTried(outcome.map_err(str::to_owned)));
-            }
-            // That check-in was made before.
-            Some(ConfirmTry::Wanted) => self.next_contact = self.next_contact.min(now),
-            None => {}
-        }
-    }
-
-    pub(super) fn on_returned(
-        &mut self,
-        returned: ReturnedRelease,
-        now: Timestamp,
-        effects: &mut Vec<NodeEffect>,
-    ) {
-        self.change = ReleaseChange::None;
-        self.run_due = false;
-        self.next_run = now.plus(self.interval());
-        if returned.last_run.is_some() {
-            self.last_run = returned.last_run;
-        }
-        self.adoption = returned.adoption;
-        self.settings = returned.settings;
-        self.read_traits = None;
-        self.not_stuck();
-        self.freshness_follows(now, effects);
-        self.contact_pending = true;
-        self.hurry(now);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lang::Value;
 use model::Digest;
 use model::rollout::{RolloutDispatch, RolloutId};
-use rollout::{RolloutRules, probes_of};
+use rollout::{Placement, RolloutRules, probes_of};
 use trust::Header;
 use trust::rollout_terms::RolloutTerms;
 
@@ -23,7 +23,7 @@ pub(super) struct WaitingRelease {
 #[derive(Debug)]
 pub(super) struct PreparedWave {
     pub(super) rules: RolloutRules,
-    pub(super) wave: usize,
+    pub(super) placement: Placement,
     pub(super) probes: activation::ProbeTopology,
 }
 
@@ -56,6 +56,6 @@ pub(super) fn wave_of(
     let probes = probes_of(&prepared.policy, hostname, declared);
     let probes = probes.map_err(|error| format!("its probes cannot be gone by: {error}"))?;
     let rules = RolloutRules::new(terms);
-    let wave = usize::from(rules.place(hostname, declared).wave);
-    Ok(PreparedWave { rules, wave, probes })
+    let placement = rules.place(hostname, declared);
+    Ok(PreparedWave { rules, placement, probes })
 }

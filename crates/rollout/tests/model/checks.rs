@@ -6,7 +6,8 @@ use model::status::Contact;
 use model::{NodeId, Timestamp};
 use rollout::event::{ProbeMode, ProbeOutcome};
 use rollout::{
-    MemberGoal, MemberRecord, NodeRolloutState, RolloutChange, RolloutEventBody, RolloutKey, RolloutState,
+    MemberGoal, MemberRecord, NextCall, NodeRolloutState, RolloutChange, RolloutEventBody, RolloutKey,
+    RolloutState,
 };
 use trust::rollout_terms::BudgetTerms;
 
@@ -17,7 +18,7 @@ pub type Accepted = BTreeMap<(RolloutKey, NodeId), Vec<RolloutEventBody>>;
 
 pub struct Surroundings<'a> {
     pub database: &'a Database,
-    pub told: &'a BTreeMap<NodeId, Contact>,
+    pub told: &'a BTreeMap<NodeId, (Contact, NextCall)>,
     pub accepted: &'a Accepted,
     pub now: Timestamp,
     /// Whether what looks at every member is looked at.
@@ -33,6 +34,14 @@ pub fn commit(stored: &StoredCommit, around: &Surroundings<'_>) {
         };
         let started: Vec<&MemberRecord> = change.members.iter().filter(started).collect();
         nothing_starts_in_a_halt(change, &started);
+        for member in &started {
+            let told = around.told.get(&member.node);
+            assert!(
+                told == Some(&(Contact::Online, NextCall::Soon)),
+                "{} is asked, and calls later",
+                member.hostname
+            );
+        }
         if around.wide {
             // Whatever made it count: that it was asked, or anything else.
             let is_new = |member: &&MemberRecord| {
@@ -190,7 +199,7 @@ fn wave_may_open(change: &RolloutChange, wave: usize, around: &Surroundings<'_>)
         match member.state {
             NodeRolloutState::Pending => {
                 let pinned = member.placement.pinned.is_some_and(|until| until > around.now);
-                let offline = around.told.get(&member.node) == Some(&Contact::Offline);
+                let offline = around.told.get(&member.node).is_some_and(|told| told.0 == Contact::Offline);
                 let waits = member.asked.is_none() && (pinned || offline);
                 assert!(waits, "wave {wave} opens while {} may begin in the wave before", member.hostname);
             }

@@ -8,9 +8,9 @@ use model::status::Contact;
 use model::{Channel, Digest, NodeId, Timestamp};
 use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
 use rollout::{
-    EventAnswer, JoiningNode, MemberRecord, NewRollout, PublishRefusal, RolloutAnswer, RolloutCommand,
-    RolloutEffect, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState,
-    Rollouts,
+    EventAnswer, JoiningNode, MemberRecord, NewRollout, NextCall, PublishRefusal, RolloutAnswer,
+    RolloutCommand, RolloutEffect, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey,
+    RolloutState, Rollouts,
 };
 use trust::RolloutTerms;
 
@@ -90,7 +90,11 @@ impl Driven {
     }
 
     pub fn contact(&mut self, name: &str, contact: Contact) {
-        self.give(RolloutInput::Contact { node: node_id(name), contact });
+        self.call(name, contact, NextCall::Soon);
+    }
+
+    pub fn call(&mut self, name: &str, contact: Contact, next_call: NextCall) {
+        self.give(RolloutInput::Contact { node: node_id(name), contact, next_call });
     }
 
     /// Lets time go by, with a tick each minute.

@@ -8,8 +8,8 @@ use model::rollout::RolloutTask;
 use model::{Channel, Hostname, Incarnation, NodeId, Timestamp};
 use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
 use rollout::{
-    EventAnswer, EventRefusal, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId, RolloutKey,
-    RolloutPointer,
+    EventAnswer, EventRefusal, NextCall, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId,
+    RolloutKey, RolloutPointer,
 };
 
 use super::Rng;
@@ -21,6 +21,8 @@ pub enum Fate {
     ActivationFails,
     ProbesFail,
     CutOff,
+    /// Its probes fail after it confirmed, and its terms let it stay.
+    FailsLater,
     NeedsBoot,
     Rejects,
 }
@@ -58,6 +60,9 @@ pub struct SimNode {
     pub enforcing: Vec<String>,
     pub online: bool,
     pub lies: bool,
+    /// It calls seldom while no rollout concerns it.
+    pub is_slow: bool,
+    calls_at: Timestamp,
     pub running: Option<u64>,
     pub confirmed: Option<u64>,
     pub cut_until: Option<Timestamp>,
@@ -80,6 +85,8 @@ impl SimNode {
             enforcing,
             online: true,
             lies: false,
+            is_slow: false,
+            calls_at: Timestamp::default(),
             running: holds,
             confirmed: holds,
             cut_until: None,
@@ -94,6 +101,19 @@ impl SimNode {
     /// The rollout in which it has begun and is, as far as it knows, neither confirmed nor back.
     pub fn disrupted_by(&self) -> Option<&RolloutId> {
         self.job.as_ref().filter(|_| self.confirmed.is_some()).map(|job| &job.rollout)
+    }
+
+    /// How soon it calls again.
+    pub fn next_call(&self, now: Timestamp) -> NextCall {
+        if self.is_slow && self.calls_at > now { NextCall::Later } else { NextCall::Soon }
+    }
+
+    /// A slow node that no rollout concerns calls again after an hour.
+    pub fn called(&mut self, pointer: Option<&RolloutPointer>, now: Timestamp) {
+        let is_idle = pointer.is_none_or(|pointer| {
+            pointer.dispatch.ended && pointer.dispatch.task == RolloutTask::Proceed && self.job.is_none()
+        });
+        self.calls_at = if self.is_slow && is_idle { now.plus(Duration::from_secs(3600)) } else { now };
     }
 
     pub fn is_reached(&self, now: Timestamp) -> bool {
@@ -137,7 +157,9 @@ impl SimNode {
                     self.say(&rollout, RolloutEventBody::ActivationDeferred { component });
                     job.phase = Phase::Rebooting(now.plus(Duration::from_secs(rng.below(7200))));
                 }
-                Fate::Well | Fate::ProbesFail | Fate::Rejects => self.activated(&mut job, now),
+                Fate::Well | Fate::ProbesFail | Fate::FailsLater | Fate::Rejects => {
+                    self.activated(&mut job, now)
+                }
             },
             Phase::Rebooting(until) if *until <= now => {
                 self.boot += 1;
@@ -147,7 +169,8 @@ impl SimNode {
                 let soaked = now.since(*since);
                 *next_say = now.plus(Duration::from_secs(60));
                 let boot = self.boot_name();
-                let fails = job.fate == Fate::ProbesFail;
+                let fails =
+                    job.fate == Fate::ProbesFail || job.fate == Fate::FailsLater && soaked >= job.soak / 2;
                 let outcome = if fails { ProbeOutcome::Fail } else { ProbeOutcome::Pass };
                 let probes = vec![
                     DeclaredProbe { name: "web".to_owned(), mode: ProbeMode::Enforce },
@@ -156,7 +179,11 @@ impl SimNode {
                 self.say(&rollout, RolloutEventBody::ProbeTopologyDeclared { probes });
                 let probe = "web".to_owned();
                 self.say(&rollout, RolloutEventBody::ProbeResult { probe, outcome, boot: boot.clone() });
-                if fails && soaked >= Duration::from_secs(60) {
+                if fails && job.fate == Fate::FailsLater {
+                    self.say(&rollout, RolloutEventBody::Failed { message: "web, later".to_owned() });
+                    (self.confirmed, self.running) = (Some(job.target), Some(job.target));
+                    return;
+                } else if fails && soaked >= Duration::from_secs(60) {
                     self.say(&rollout, RolloutEventBody::Failed { message: "web".to_owned() });
                     job.phase = Phase::Returning(now.plus(Duration::from_secs(20)));
                 } else if !fails && soaked >= job.soak {
@@ -275,7 +302,8 @@ impl SimNode {
                 // It was asked to go back from what it confirmed, and that was called off.
                 return;
             }
-            if is_target && self.job.as_ref().is_none_or(|job| job.rollout != rollout) {
+            let may_begin = is_target && pointer.dispatch.task == RolloutTask::Proceed;
+            if may_begin && self.job.as_ref().is_none_or(|job| job.rollout != rollout) {
                 let phase = Phase::Switching(now.plus(Duration::from_secs(5 + rng.below(200))));
                 let soak = Duration::from_secs(pointer.dispatch.soak_secs);
                 let target = pointer.rollout.seq;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use model::status::Contact;
 use model::{NodeId, Timestamp};
 use rollout::{
-    BudgetVersions, MemberRecord, RolloutAnswer, RolloutCommit, RolloutDocument, RolloutInput, RolloutKey,
-    RolloutState, Rollouts, StoredRollout,
+    BudgetVersions, MemberRecord, NextCall, RolloutAnswer, RolloutCommit, RolloutDocument, RolloutInput,
+    RolloutKey, RolloutState, Rollouts, StoredRollout,
 };
 use trust::RolloutTerms;
 
@@ -124,7 +124,7 @@ pub struct StoredCommit {
 pub struct Plane {
     pub rollouts: Rollouts,
     /// Who it heard is reached.
-    pub told: BTreeMap<NodeId, Contact>,
+    pub told: BTreeMap<NodeId, (Contact, NextCall)>,
     /// How many commits there were when it read all.
     read: u64,
 }

@@ -8,10 +8,12 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    EventAnswer, JoiningNode, MemberRecord, NewRollout, NodeRolloutState, RolloutAnswer, RolloutCommand,
-    RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState, WaitCause,
+    BeginWait, EventAnswer, JoiningNode, MemberRecord, NewRollout, NextCall, NodeRolloutState, RolloutAnswer,
+    RolloutCommand, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState,
+    WaitCause,
 };
 use trust::RolloutTerms;
+use trust::rollout_terms::OnFailure;
 
 use super::checks::{self, Accepted, Surroundings};
 use super::node::{Fate, SimNode};
@@ -106,6 +108,7 @@ impl World {
         let declared = terms::declared(&[("ring", ring), ("tier", tier)]);
         let mut node = SimNode::new(self.named as usize, &channel, declared, holds);
         node.lies = self.rng.chance(6);
+        node.is_slow = self.rng.chance(25);
         node
     }
 
@@ -149,8 +152,8 @@ impl World {
         if self.rng.chance(40) {
             self.planes[plane].follow(&self.database);
         }
-        if let RolloutInput::Contact { node, contact } = &input {
-            self.planes[plane].told.insert(node.clone(), *contact);
+        if let RolloutInput::Contact { node, contact, next_call } = &input {
+            self.planes[plane].told.insert(node.clone(), (*contact, *next_call));
         }
         if !self.is_healing && self.rng.chance(1) {
             // It decides and dies before that is stored.
@@ -211,6 +214,9 @@ impl World {
         };
         checks::commit(stored, &around);
         for change in &stored.commit.rollouts {
+            if change.members.iter().any(|member| member.slot_left) {
+                *self.reached.entry("slot left").or_default() += 1;
+            }
             let document = &change.document;
             let before = stored.documents.get(&document.key).map(|before| before.state);
             if before != Some(document.state) {
@@ -228,7 +234,8 @@ impl World {
             let Some(by) = node.disrupted_by() else { continue };
             let rows = || self.database.rollouts.values();
             let mut records = rows().filter_map(|rows| rows.members.get(&node.id));
-            let counted = records.any(|record| record.in_flight() || record.skipped.is_some());
+            let counted =
+                records.any(|record| record.in_flight() || record.skipped.is_some() || record.slot_left);
             // Its word was taken that it confirms, or it had nothing that could break when it was asked; it
             // may not have heard the one, nor told the other of what it confirmed since.
             let of = rows().find(|rows| rows.document.id == *by);
@@ -245,11 +252,11 @@ impl World {
     fn restart(&mut self, plane: usize) {
         self.planes[plane] = Plane::start(&self.database);
         let now = self.now;
-        let contacts: Vec<(NodeId, Contact)> =
+        let contacts: Vec<(NodeId, (Contact, NextCall))> =
             self.nodes.iter().map(|node| (node.id.clone(), contact_of(node, now))).collect();
-        for (node, contact) in contacts {
-            let input = RolloutInput::Contact { node: node.clone(), contact };
-            self.planes[plane].told.insert(node, contact);
+        for (node, (contact, next_call)) in contacts {
+            let input = RolloutInput::Contact { node: node.clone(), contact, next_call };
+            self.planes[plane].told.insert(node, (contact, next_call));
             let clock = self.clock();
             let (planes, database) = (&mut self.planes, &mut self.database);
             let handled = planes[plane].handle(&input, clock, database, &self.headers, &mut self.reached);
@@ -278,7 +285,8 @@ impl World {
         }
         for node in 0..self.nodes.len() {
             self.nodes[node].live(self.now, &mut self.rng);
-            if self.nodes[node].is_reached(self.now) {
+            let calls = self.nodes[node].next_call(self.now) == NextCall::Soon;
+            if self.nodes[node].is_reached(self.now) && calls {
                 self.exchange(node);
             }
         }
@@ -296,8 +304,8 @@ impl World {
                 }
             }
         }
-        for (plane, node, contact) in news {
-            self.give(plane, RolloutInput::Contact { node, contact });
+        for (plane, node, (contact, next_call)) in news {
+            self.give(plane, RolloutInput::Contact { node, contact, next_call });
         }
     }
 
@@ -389,7 +397,10 @@ impl World {
         if !rng.chance(bad) {
             return Fate::Well;
         }
-        *rng.pick(&[Fate::ActivationFails, Fate::ProbesFail, Fate::ProbesFail, Fate::CutOff, Fate::Rejects])
+        let key = RolloutKey { channel: node.channel.clone(), seq: release };
+        let stays = self.headers.get(&key).is_some_and(|terms| terms.on_failure == OnFailure::Halt);
+        let probes = if stays { Fate::FailsLater } else { Fate::ProbesFail };
+        *rng.pick(&[Fate::ActivationFails, Fate::ProbesFail, probes, Fate::CutOff, Fate::Rejects])
     }
 
     /// A node speaks with a control plane: what it has to say, then where it is pointed to.
@@ -420,7 +431,13 @@ impl World {
         } else if self.planes[plane].is_behind(&self.database.versions(&self.nodes[node].id)) {
             self.reach("pointer of a plane that is behind");
         }
-        let Some(pointer) = self.planes[plane].rollouts.pointer(&self.nodes[node].id) else { return };
+        let pointer = self.planes[plane].rollouts.pointer(&self.nodes[node].id);
+        let now = self.now;
+        self.nodes[node].called(pointer.as_ref(), now);
+        if self.nodes[node].next_call(now) == NextCall::Later {
+            self.reach("calls later");
+        }
+        let Some(pointer) = pointer else { return };
         let fate = self.fate(&self.nodes[node], Some(pointer.rollout.seq));
         if self.traced.as_ref() == Some(&self.nodes[node].hostname) {
             println!("{} plane {plane}: pointed to {:?}: {:?}", self.now, pointer.release, pointer.dispatch);
@@ -459,8 +476,9 @@ impl World {
         // Nothing was silent in the meantime: the control plane was there.
         database.rollouts.values_mut().for_each(|rows| rows.document.latest = now);
         let mut rebuilt = Plane::start(&database);
-        for (node, contact) in &self.planes[0].told {
-            let input = RolloutInput::Contact { node: node.clone(), contact: *contact };
+        for (node, (contact, next_call)) in &self.planes[0].told {
+            let (contact, next_call) = (*contact, *next_call);
+            let input = RolloutInput::Contact { node: node.clone(), contact, next_call };
             let step = rebuilt.rollouts.handle(input, now);
             assert!(step.commit.is_none(), "a restart decides what was not decided: {:?}", step.commit);
         }
@@ -523,6 +541,13 @@ impl World {
                 self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Resume });
             }
         }
+        // A channel without nodes asks for it as well.
+        for channel in self.channels.clone() {
+            let (rollout, by) = (RolloutKey { seq: self.newest[&channel], channel }, "ada".to_owned());
+            if let Some(BeginWait::Halted(_)) = self.planes[0].rollouts.waits_to_begin(&rollout) {
+                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });
+            }
+        }
         for node in 0..self.nodes.len() {
             let Some(why) = self.planes[0].rollouts.explain(&self.nodes[node].id) else { continue };
             let (rollout, by) = (
@@ -555,10 +580,11 @@ impl World {
     }
 }
 
-fn contact_of(node: &SimNode, now: Timestamp) -> Contact {
-    match node.is_reached(now) {
+fn contact_of(node: &SimNode, now: Timestamp) -> (Contact, NextCall) {
+    let contact = match node.is_reached(now) {
         true => Contact::Online,
         false if node.hostname.as_str().ends_with(['1', '2']) => Contact::Unreachable,
         false => Contact::Offline,
-    }
+    };
+    (contact, node.next_call(now))
 }

@@ -100,7 +100,7 @@ pub struct RolloutView {
     /// Its waves, in their order; nothing once it is pruned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waves: Vec<RolloutWaveView>,
-    /// Why nodes that did not begin wait, the reason of the most first; of one rollout alone.
+    /// Why nodes that did not begin wait, and how nodes failed, the reason of the most first; of one rollout alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<RolloutWaitView>,
 }
@@ -250,6 +250,9 @@ pub struct ChannelRolloutView {
     pub state: RolloutState,
     /// Since when.
     pub since: Timestamp,
+    /// Who paused it, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<RolloutPauseView>,
     /// How many nodes are confirmed.
     pub confirmed: usize,
     /// How many nodes it has.

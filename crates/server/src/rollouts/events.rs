@@ -33,6 +33,12 @@ pub(crate) fn are_among(facts: &[Fact]) -> bool {
 }
 
 impl HeardEvents {
+    /// How much of the queue's room it takes, in bytes: what the node sent, and of an event that is no fact its text.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = self.events.iter().map(|event| wire::body::encoded_len(&event.body));
+        wire::body::encoded_len(&self.facts) + texts.sum::<usize>()
+    }
+
     /// The facts of a request, with the events among them. The log sends again what was not acknowledged, so an event
     /// that a fact carries is the oldest that the node still has.
     pub(crate) fn of_facts(

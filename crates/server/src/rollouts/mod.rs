@@ -22,11 +22,11 @@ pub(crate) mod views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::status::Contact;
 use model::{Incarnation, NodeId};
+use plane::ContactNews;
 use rollout::{RolloutAnswer, RolloutCommand, RolloutInput, RolloutKey};
 use store::{Accepted, Store};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use wire::{Code, Problem};
 
 use self::durable::DurableRollouts;
@@ -36,12 +36,17 @@ use crate::state::{ControlPlane, run_to_completion};
 
 /// The most batches of events that wait; who has more is told to come again.
 const MAX_JOBS: usize = 4096;
+/// The most bytes of facts and events that wait, as their JSON counts: 64 MiB. One batch is no larger than a request's
+/// body may be.
+const MAX_JOB_BYTES: usize = 64 << 20;
 
 /// All rollouts of the fleet, and who changes them.
 pub(crate) struct RolloutOwner {
     rollouts: tokio::sync::Mutex<DurableRollouts>,
     inbox: Mutex<OwnerInbox>,
     jobs: mpsc::Sender<EventsJob>,
+    /// A permit for each byte that may wait.
+    room: Arc<Semaphore>,
     received: Mutex<Option<mpsc::Receiver<EventsJob>>>,
     /// There is something in the inbox, or another time at which something is due.
     wake: Notify,
@@ -51,7 +56,7 @@ pub(crate) struct RolloutOwner {
 #[derive(Default)]
 struct OwnerInbox {
     /// How nodes are reached since the rollouts were told last.
-    contacts: BTreeMap<NodeId, Contact>,
+    contacts: BTreeMap<NodeId, ContactNews>,
     /// Nodes that joined the fleet or left it.
     members: BTreeSet<NodeId>,
 }
@@ -59,6 +64,8 @@ struct OwnerInbox {
 /// Events of one node, to be made durable with the facts that they came in.
 struct EventsJob {
     heard: HeardEvents,
+    /// Its room among what waits; given back once it was taken in, or nobody waits for it.
+    _room: OwnedSemaphorePermit,
     reply: oneshot::Sender<Result<EventsTaken, Problem>>,
 }
 
@@ -69,6 +76,7 @@ impl RolloutOwner {
             rollouts: tokio::sync::Mutex::default(),
             inbox: Mutex::default(),
             jobs,
+            room: Arc::new(Semaphore::new(MAX_JOB_BYTES)),
             received: Mutex::new(Some(received)),
             wake: Notify::new(),
         }
@@ -79,8 +87,8 @@ impl RolloutOwner {
     }
 
     /// A node of a rollout is reached, or no more.
-    pub(crate) fn contact(&self, node: &NodeId, contact: Contact) {
-        self.inbox().contacts.insert(node.clone(), contact);
+    pub(crate) fn contact(&self, node: &NodeId, news: ContactNews) {
+        self.inbox().contacts.insert(node.clone(), news);
         self.wake.notify_one();
     }
 
@@ -92,8 +100,11 @@ impl RolloutOwner {
 
     /// Takes events of a node in; durable, with the facts that they came in, when it returns.
     pub(crate) async fn events(&self, heard: HeardEvents) -> Result<EventsTaken, Problem> {
+        let busy = || Problem::from(Code::Busy);
+        let bytes = u32::try_from(heard.bytes()).map_err(|_| busy())?;
+        let room = self.room.clone().try_acquire_many_owned(bytes).map_err(|_| busy())?;
         let (reply, taken) = oneshot::channel();
-        self.jobs.try_send(EventsJob { heard, reply }).map_err(|_| Problem::from(Code::Busy))?;
+        self.jobs.try_send(EventsJob { heard, _room: room, reply }).map_err(|_| busy())?;
         taken.await.unwrap_or_else(|_| Err(Code::StoreUnavailable.into()))
     }
 

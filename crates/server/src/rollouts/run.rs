@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::NodeId;
 use net::accept::stopped;
+use plane::ContactNews;
 use rollout::{EventAnswer, RolloutAnswer, RolloutInput};
 use store::FactBatch;
 use tokio::sync::watch;
@@ -66,7 +67,10 @@ async fn take_events(plane: &ControlPlane, jobs: Vec<EventsJob>) {
         return;
     }
     let (mut inputs, mut facts, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-    for EventsJob { heard, reply } in jobs {
+    // What waits has given its room back once it is durable.
+    let mut rooms = Vec::with_capacity(jobs.len());
+    for EventsJob { heard, _room: room, reply } in jobs {
+        rooms.push(room);
         let (events, has_facts) = (heard.events.len(), !heard.facts.is_empty());
         inputs.extend(heard.events.into_iter().map(RolloutInput::Event));
         if has_facts {
@@ -123,8 +127,12 @@ async fn take_rest(plane: &Arc<ControlPlane>) -> Result<(), Problem> {
     let keeps = (contacts.clone(), members.clone());
     let taken = async {
         rollouts.load(plane).await?;
-        let mut inputs: Vec<_> =
-            contacts.into_iter().map(|(node, contact)| RolloutInput::Contact { node, contact }).collect();
+        let of = |(node, news): (NodeId, ContactNews)| RolloutInput::Contact {
+            node,
+            contact: news.contact,
+            next_call: news.next_call,
+        };
+        let mut inputs: Vec<_> = contacts.into_iter().map(of).collect();
         inputs.extend(follow::came_or_went(plane, rollouts.core(), members).await?);
         inputs.push(RolloutInput::Tick);
         rollouts.take(plane, &plane.store, inputs, Vec::new()).await

@@ -101,17 +101,19 @@ impl RolloutOwner {
             nodes += 1;
             confirmed += usize::from(member.state == NodeRolloutState::Converged);
         }
-        let paused =
-            document.paused.as_ref().map(|paused| format!("{} paused it at {}", paused.by, paused.at));
+        let by = |paused: &RolloutPauseView| format!("{} paused it at {}", paused.by, paused.at);
+        let paused = paused(document);
+        let paused_by = paused.as_ref().map(by);
         let halted = document.halt.as_ref().map(|halt| halt.cause.to_string());
         Some(ChannelRolloutView {
             id: document.id.clone(),
             seq: document.key.seq,
             state: document.state,
             since: document.since,
+            paused,
             confirmed,
             nodes,
-            cause: halted.or(paused).or_else(|| waits(core, document)),
+            cause: halted.or(paused_by).or_else(|| waits(core, document)),
         })
     }
 
@@ -130,6 +132,10 @@ impl RolloutOwner {
         }
         Some(totals)
     }
+}
+
+fn paused(document: &RolloutDocument) -> Option<RolloutPauseView> {
+    document.paused.as_ref().map(|paused| RolloutPauseView { by: paused.by.clone(), at: paused.at })
 }
 
 fn waits(core: &Rollouts, document: &RolloutDocument) -> Option<String> {
@@ -164,10 +170,7 @@ fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
         published: document.published,
         state: document.state,
         since: document.since,
-        paused: document
-            .paused
-            .as_ref()
-            .map(|paused| RolloutPauseView { by: paused.by.clone(), at: paused.at }),
+        paused: paused(document),
         halt: document.halt.as_ref().map(|halt| RolloutHaltView {
             at: halt.at,
             cause: halt.cause.to_string(),
@@ -180,11 +183,12 @@ fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
     }
 }
 
-/// Why nodes that did not begin wait, the reason of the most first.
+/// Why nodes that did not begin wait, and how nodes failed, the reason of the most first.
 fn waiting(core: &Rollouts, document: &RolloutDocument) -> Vec<RolloutWaitView> {
     let mut reasons = BTreeMap::<String, usize>::new();
-    let pending = core.members(&document.key).filter(|member| member.state == NodeRolloutState::Pending);
-    for member in pending {
+    let stands =
+        |member: &&MemberRecord| matches!(member.state, NodeRolloutState::Pending | NodeRolloutState::Failed);
+    for member in core.members(&document.key).filter(stands) {
         let explained = core.explain(&member.node).filter(|explained| explained.rollout == document.key);
         if let Some(cause) = explained.and_then(|explained| explained.cause) {
             *reasons.entry(cause.to_string()).or_default() += 1;

@@ -1,0 +1,95 @@
+//! What is heard of nodes: how they are reached, and their events, with what these mean for their other rollouts.
+
+use std::time::Duration;
+
+use model::NodeId;
+
+use crate::event::{EventAnswer, EventOrder, RolloutEvent, RolloutEventBody};
+use crate::id::RolloutKey;
+use crate::member::{MemberRecord, MemberTerms};
+use crate::nodes::{NodeIndex, NodeReach};
+use crate::rollouts::Rollouts;
+use crate::state::NodeRolloutState;
+use crate::step::RolloutNote;
+
+impl Rollouts {
+    pub(crate) fn contact(&mut self, node: &NodeId, reach: NodeReach) {
+        // A node may be heard of before the rollout that another control plane put it into.
+        let index = self.nodes.enter(node);
+        let Some(known) = self.nodes.get_mut(index) else { return };
+        if std::mem::replace(&mut known.reach, reach) == reach {
+            return;
+        }
+        for key in known.rollouts.clone() {
+            self.refresh(&key, index);
+            self.touched.insert(key);
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: &RolloutEvent) -> EventAnswer {
+        let Some(key) = self.by_id.get(&event.rollout).cloned() else { return EventAnswer::UnknownRollout };
+        let Some(rollout) = self.rollouts.get(&key) else { return EventAnswer::UnknownRollout };
+        let found = self.nodes.find(&event.node).and_then(|node| Some((node, rollout.record(node)?)));
+        let Some((node, record)) = found else { return EventAnswer::UnknownNode };
+        match record.cursor.order(&event.incarnation, event.seq, event.oldest) {
+            EventOrder::Next => {}
+            EventOrder::Duplicate | EventOrder::EarlierLog => return EventAnswer::Duplicate,
+            EventOrder::Gap { from } => return EventAnswer::ReplayFrom(from),
+        }
+        let (lost, hostname) = (record.cursor.lost, record.hostname.clone());
+        let terms = MemberTerms {
+            on_failure: rollout.rules.terms().on_failure,
+            target: key.seq,
+            soak: Duration::from_secs(rollout.rules.gate(usize::from(record.placement.wave)).soak_secs),
+            confirm: Duration::from_secs(rollout.rules.terms().confirm.window_secs),
+            now: self.now,
+        };
+        let mut result = Ok(());
+        self.update(&key, node, |record| {
+            record.cursor.take(&event.incarnation, event.seq);
+            result = record.take(&event.body, terms);
+        });
+        if event.body == RolloutEventBody::DispatchAck && result.is_ok() {
+            self.pass_on(&key, node);
+        }
+        self.tell_later(&key, node);
+        let now_lost = self.rollouts.get(&key).and_then(|rollout| Some(rollout.record(node)?.cursor.lost));
+        if let Some(count) = now_lost.map(|now| now.saturating_sub(lost)).filter(|count| *count > 0) {
+            self.note(&key, RolloutNote::EventsLost { hostname, count });
+        }
+        result.map_or_else(EventAnswer::Refused, |()| EventAnswer::Accepted)
+    }
+
+    /// A node that begins here counts here from now on, and no longer where it was on its way before.
+    fn pass_on(&mut self, key: &RolloutKey, node: NodeIndex) {
+        let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
+        for earlier in
+            rollouts.iter().filter(|earlier| earlier.channel == key.channel && earlier.seq < key.seq)
+        {
+            let record = self.rollouts.get(earlier).and_then(|rollout| rollout.record(node));
+            if record.is_some_and(MemberRecord::is_on_its_way) {
+                self.update(earlier, node, |record| record.passed_on = true);
+            }
+        }
+    }
+
+    /// A node that is confirmed in an earlier rollout has that release from now on.
+    fn tell_later(&mut self, key: &RolloutKey, node: NodeIndex) {
+        let Some(rollout) = self.rollouts.get(key) else { return };
+        if rollout.record(node).is_none_or(|record| record.state != NodeRolloutState::Converged) {
+            return;
+        }
+        let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
+        for later in rollouts.iter().filter(|later| later.channel == key.channel && later.seq > key.seq) {
+            // One that was asked there when it had nothing counts nowhere until it is through: it would take
+            // slots that nobody gave it.
+            let counts_late = |record: &MemberRecord| {
+                let waits = record.state == NodeRolloutState::Pending && record.asked.is_none();
+                record.is_fresh() && !waits
+            };
+            if !self.rollouts.get(later).and_then(|rollout| rollout.record(node)).is_some_and(counts_late) {
+                self.update(later, node, |record| record.before = Some(key.seq));
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Where the rollouts point a node.
+
+use model::NodeId;
+use model::rollout::RolloutDispatch;
+
+use crate::live::LiveRollout;
+use crate::member::MemberRecord;
+use crate::rollouts::Rollouts;
+use crate::state::NodeRolloutState;
+use crate::step::RolloutPointer;
+
+/// What a node that failed and is not back says of itself to people.
+fn failure_of(rollout: &LiveRollout, record: &MemberRecord) -> Option<String> {
+    let failure = record.failure.as_ref().filter(|_| record.state == NodeRolloutState::Failed)?;
+    Some(format!("failed in rollout {}: {failure}", rollout.document.id))
+}
+
+impl Rollouts {
+    /// Where a node is pointed to, and what it is asked. `None` for a node that is in no rollout. A control
+    /// plane that answers a node with it has read at least what was stored when the node was heard last: a
+    /// node that acknowledged a request begins, or gives it up, by what this says next.
+    pub fn pointer(&self, node: &NodeId) -> Option<RolloutPointer> {
+        let (rollout, record) = self.pointing_of(node)?;
+        let document = &rollout.document;
+        let wave = usize::from(record.placement.wave);
+        Some(RolloutPointer {
+            rollout: document.key.clone(),
+            release: if record.points_to_target() { Some(document.key.seq) } else { record.before },
+            dispatch: RolloutDispatch {
+                rollout: document.id.clone(),
+                seq: document.key.seq,
+                wave: rollout.rules.wave_name(wave).to_owned(),
+                task: record.task(),
+                soak_secs: rollout.rules.gate(wave).soak_secs,
+                ended: document.state.is_over(),
+            },
+            failure: failure_of(rollout, record),
+        })
+    }
+
+    /// The rollout that says where a node is pointed to: the current one, or an earlier one in which the node
+    /// is on its way, until the current one asks it.
+    fn pointing_of(&self, node: &NodeId) -> Option<(&LiveRollout, &MemberRecord)> {
+        let (current, record) = self.current_of(node)?;
+        let index = self.nodes.find(node)?;
+        let earlier = self
+            .nodes
+            .get(index)?
+            .rollouts
+            .iter()
+            .rev()
+            .filter(|key| key.channel == current.key().channel && key.seq < current.key().seq);
+        let mut on_its_way = earlier.filter_map(|key| {
+            let rollout = self.rollouts.get(key)?;
+            Some((rollout, rollout.record(index).filter(|record| record.is_on_its_way())?))
+        });
+        let may_wait = record.state == NodeRolloutState::Pending && record.asked.is_none();
+        on_its_way.next().filter(|_| may_wait).or(Some((current, record)))
+    }
+
+    /// The rollout that a node is in now, with what is kept of it there.
+    pub(crate) fn current_of(&self, node: &NodeId) -> Option<(&LiveRollout, &MemberRecord)> {
+        let index = self.nodes.find(node)?;
+        let known = self.nodes.get(index)?;
+        let rollouts = known.rollouts.iter().filter_map(|key| self.rollouts.get(key));
+        let current = rollouts.filter(|rollout| rollout.is_current()).max_by_key(|rollout| rollout.key().seq);
+        let waiting = || known.rollouts.iter().filter_map(|key| self.rollouts.get(key)).next_back();
+        let rollout = current.or_else(waiting)?;
+        Some((rollout, rollout.record(index)?))
+    }
+}
