@@ -152,6 +152,12 @@ impl NarInfo {
         self.references.iter().filter(|reference| **reference != self.path)
     }
 
+    /// The same where its archive lies at another URL, not packed.
+    #[must_use]
+    pub fn unpacked_at(self, url: String) -> NarInfo {
+        NarInfo { url, compression: NarCompression::None, file_size: None, ..self }
+    }
+
     /// The same with another signature, made over [`NarInfo::fingerprint`].
     #[must_use]
     pub fn signed(mut self, key: &str, signature: &[u8]) -> NarInfo {
