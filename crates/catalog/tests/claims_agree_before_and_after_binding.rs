@@ -27,6 +27,12 @@ fn whole(paths: &[&str]) -> Vec<PathClaim> {
     paths.iter().map(|path| PathClaim::Whole((*path).to_owned())).collect()
 }
 
+fn below(paths: &[&str]) -> Vec<PathClaim> {
+    let mut claims: Vec<PathClaim> = paths.iter().map(|path| PathClaim::Below((*path).to_owned())).collect();
+    claims.sort();
+    claims
+}
+
 fn part(path: &str, what: &'static str) -> Vec<PathClaim> {
     vec![PathClaim::Part { path: path.to_owned(), what }]
 }
@@ -54,6 +60,8 @@ fn each_type_claims_the_same_files() {
         ("symlink", "/a", r#"{"target": "/b"}"#, whole(&["/a"])),
         ("download", "/a", &download, whole(&["/a"])),
         ("archive", "/a", &download, whole(&["/a"])),
+        ("image", "/srv/a", &download, below(&["/srv/a", "/srv/.a.generations"])),
+        ("switch", "x", r#"{"to": "2", "run": ["true"], "back": ["true"]}"#, vec![]),
         ("line", "l", r#"{"path": "/a", "line": "x"}"#, part("/a", "a line")),
         ("block", "b", r#"{"path": "/a", "content": "x"}"#, part("/a", "a block")),
         ("ini", "i", r#"{"path": "/a", "section": "s", "key": "k", "value": "v"}"#, part("/a", "a key")),
