@@ -394,6 +394,25 @@ impl NodeSession {
         Ok((response.into_body(), total))
     }
 
+    /// Gets at most so many bytes, from an offset on.
+    ///
+    /// # Errors
+    /// [`CallError`] says what failed.
+    pub async fn get_part(&self, path: &str, from: u64, most: u64) -> Result<Bytes, CallError> {
+        let mut call = OutgoingCall::new(Method::GET, path, Bytes::new(), None);
+        (call.from, call.most) = (Some(from), Some(most));
+        Ok(self.call(call).await?.into_body())
+    }
+
+    /// Gets what is no JSON, whole.
+    ///
+    /// # Errors
+    /// [`CallError`] says what failed.
+    pub async fn get_bytes(&self, path: &str) -> Result<Vec<u8>, CallError> {
+        let call = OutgoingCall::new(Method::GET, path, Bytes::new(), None);
+        Ok(unpack(self.call(call).await?, MAX_ANSWER)?)
+    }
+
     async fn call(&self, call: OutgoingCall<'_>) -> Result<Response<Bytes>, CallError> {
         let _under_way = self.signer.begin();
         let (mut redialled, mut refused) = (false, 0);
@@ -449,7 +468,7 @@ impl NodeSession {
         if let Some(from) = call.from {
             request = request.header(
                 header::RANGE,
-                HeaderValue::from_str(&format!("bytes={from}-")).map_err(http::Error::from)?,
+                HeaderValue::from_str(&asked_range(from, call.most)).map_err(http::Error::from)?,
             );
         }
         let mut request = request.body(Full::new(call.bytes.clone()))?;
@@ -532,6 +551,12 @@ impl NodeSession {
         shared.client = None;
         shared.at = (shared.at + 1) % shared.credentials.urls.len();
     }
+}
+
+/// The value of `Range`.
+fn asked_range(from: u64, most: Option<u64>) -> String {
+    let last = most.map(|most| from.saturating_add(most.max(1) - 1).to_string());
+    format!("bytes={from}-{}", last.unwrap_or_default())
 }
 
 /// How often a call that was refused is signed anew, when the refusal says how. Of requests under

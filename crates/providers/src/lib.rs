@@ -25,6 +25,7 @@ mod image;
 mod kinds;
 mod line;
 mod mount;
+mod nixos;
 mod package;
 mod part;
 pub(crate) mod provider;
@@ -47,6 +48,7 @@ mod user;
 
 pub use blobs::{Blobs, KeepBytesError};
 pub use kinds::{Kinds, PROBE_TIMEOUT, ROOTED};
+pub use nixos::ClosureRelay;
 pub use package::PackageTools;
 pub use provider::Notification;
 pub use touched::{TouchedFile, TouchedFiles};

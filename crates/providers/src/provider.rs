@@ -57,6 +57,7 @@ impl<'a> Provider<'a> {
             Spec::Ini(spec) => Provider::State(spec),
             Spec::Json(spec) => Provider::State(spec),
             Spec::Switch(spec) => Provider::State(spec),
+            Spec::Nixos(spec) => Provider::State(spec),
         }
     }
 

@@ -23,6 +23,7 @@ mod ini;
 mod json;
 mod line;
 mod mount;
+mod nixos;
 mod package;
 mod paths;
 mod repository;
@@ -57,6 +58,9 @@ pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
+pub use nixos::{
+    NIXOS_PROFILE_TEXT, NIXOS_RUNNING_TEXT, NIXOS_SWITCH_ENDED, NIXOS_SWITCH_TEXT, NixosSpec,
+};
 pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
 pub use paths::{
     ACCOUNT_FILES, BelowDirectory, FileClaim, PACKAGE_DATABASE, PathRole, ResourcePath, WrittenContent,
@@ -104,6 +108,7 @@ pub static TYPES: &[&ResourceType] = &[
     &exec::SHELL,
     &custom::TYPE,
     &switch::TYPE,
+    &nixos::TYPE,
 ];
 
 /// A bound resource's own part, by type.
@@ -159,6 +164,8 @@ pub enum Spec {
     Json(JsonSpec),
     /// Something that a pair of commands switches.
     Switch(SwitchSpec),
+    /// The system of a NixOS host.
+    Nixos(NixosSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -244,14 +251,15 @@ impl Spec {
             | Spec::Block(_)
             | Spec::Ini(_)
             | Spec::Json(_)
-            | Spec::Switch(_) => None,
+            | Spec::Switch(_)
+            | Spec::Nixos(_) => None,
         }
     }
 
     /// Whether it is a part of a generation that is switched as a whole or not at all: where it fails, the switch to its
     /// release has failed, and no probe has to find that out (ROL-10).
     pub fn is_switched_whole(&self) -> bool {
-        matches!(self, Spec::Image(_) | Spec::Switch(_))
+        matches!(self, Spec::Image(_) | Spec::Switch(_) | Spec::Nixos(_))
     }
 
     /// The spec as that of a thing with a state, if its type is one.
@@ -275,6 +283,7 @@ impl Spec {
             Spec::Ini(spec) => Some(spec),
             Spec::Json(spec) => Some(spec),
             Spec::Switch(spec) => Some(spec),
+            Spec::Nixos(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Download(_)

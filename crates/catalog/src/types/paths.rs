@@ -181,7 +181,7 @@ impl Spec {
                 let probed = spec.creates.iter().chain(&spec.cwd);
                 probed.map(|path| ResourcePath::new(path, PathRole::Probed)).collect()
             }
-            Spec::Custom(_) | Spec::Switch(_) => Vec::new(),
+            Spec::Custom(_) | Spec::Switch(_) | Spec::Nixos(_) => Vec::new(),
         };
         Box::new(paths.into_iter())
     }

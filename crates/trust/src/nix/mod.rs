@@ -10,6 +10,7 @@
 mod base32;
 mod cache_key;
 mod closure_order;
+mod export;
 mod narinfo;
 mod store_path;
 
