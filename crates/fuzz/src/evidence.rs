@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use model::{Digest, FleetId, Hostname, Incarnation, NodeId, ObjectKey};
-use trust::nix::{CacheKey, NarInfo, StorePath, store_paths_in};
 use trust::equivocation::{SeenRecord, Testimony};
 use trust::feed_proof::{self, FeedOwner, FeedVerifier, MAX_PROOF, ProvenChange, ProvenHead};
+use trust::nix::{CacheKey, NarInfo, StorePath, store_paths_in};
 use trust::provenance::{AnchoredTrust, Provenance, TrustAnchor};
 use trust::sealing::{RelayedStatement, SealingStatement};
 use trust::{SigningKey, TrustDocument};
@@ -67,7 +67,11 @@ pub(crate) fn narinfo(data: &[u8]) {
         assert!(!path.name().contains('/') && path.to_string().parse() == Ok(path), "below the store alone");
     }
     let Ok(info) = crate::text(data).parse::<NarInfo>() else { return };
-    assert!(!info.url.starts_with('/') && !info.url.contains("://") && !info.url.split('/').any(|part| part == ".."));
+    assert!(
+        !info.url.starts_with('/')
+            && !info.url.contains("://")
+            && !info.url.split('/').any(|part| part == "..")
+    );
     let written: Result<NarInfo, _> = info.to_string().parse();
     assert_eq!(written.as_ref(), Ok(&info), "what was read is written so");
     let public = SigningKey::from_seed(&SEED).public().to_string();

@@ -5,8 +5,9 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    audit, backup, beacon, check, closure, diff, explain, key, node, object, operators, prove, proxy, publish, query,
-    rehearse, release, render, rollout, run, secret, server, sign, status, task, token, verify,
+    audit, backup, beacon, check, closure, diff, explain, key, node, object, operators, prove, proxy,
+    publish, query, rehearse, release, render, rollout, run, secret, server, sign, status, task, token,
+    verify,
 };
 use demo::DemoArgs;
 

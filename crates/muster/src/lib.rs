@@ -20,8 +20,8 @@ use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
-    audit, backup, beacon, check, closure, diff, explain, key, logs, node, object, operators, prove, proxy, publish,
-    query, rehearse, release, render, rollout, secret, server, sign, status, task, token, verify,
+    audit, backup, beacon, check, closure, diff, explain, key, logs, node, object, operators, prove, proxy,
+    publish, query, rehearse, release, render, rollout, secret, server, sign, status, task, token, verify,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;

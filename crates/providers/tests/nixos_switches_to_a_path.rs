@@ -81,8 +81,12 @@ fn nix_lab() -> NixLab {
     for directory in ["run", "nix/var/nix/profiles", "nix/var/nix/gcroots", "tools/valid"] {
         fs::create_dir_all(dir.path().join(directory)).unwrap();
     }
-    let tools =
-        [("nix-store", NIX_STORE), ("nix-env", NIX_ENV), ("systemctl", SYSTEMCTL), ("systemd-run", SYSTEMD_RUN)];
+    let tools = [
+        ("nix-store", NIX_STORE),
+        ("nix-env", NIX_ENV),
+        ("systemctl", SYSTEMCTL),
+        ("systemd-run", SYSTEMD_RUN),
+    ];
     for (name, script) in tools {
         fs::write(bin.join(name), script).unwrap();
         fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
@@ -114,7 +118,9 @@ impl NixLab {
     fn is_as_before(&self) {
         assert_eq!(self.link("/run/current-system"), path(9).to_string());
         assert_eq!(self.link("/nix/var/nix/profiles/system"), "system-6-link");
-        assert!(!self.calls().iter().any(|call| call.starts_with("nix-env") || call.starts_with("systemd-run")));
+        assert!(
+            !self.calls().iter().any(|call| call.starts_with("nix-env") || call.starts_with("systemd-run"))
+        );
     }
 
     fn apply_within(&self, spec: &Spec, within: Duration) -> Result<(), String> {
@@ -228,9 +234,13 @@ fn answer(mut stream: TcpStream, served: &Mutex<BTreeMap<String, Served>>, asked
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
     let path = lines.next().unwrap_or_default().split(' ').nth(1).unwrap_or_default().to_owned();
     let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
-    let range = head.iter().find_map(|line| line.strip_prefix("range: bytes=")?.strip_suffix('-')?.parse().ok());
+    let range =
+        head.iter().find_map(|line| line.strip_prefix("range: bytes=")?.strip_suffix('-')?.parse().ok());
     let range: Option<usize> = range;
-    asked.lock().unwrap().push(format!("{path}{}", range.map(|from| format!(" from {from}")).unwrap_or_default()));
+    asked
+        .lock()
+        .unwrap()
+        .push(format!("{path}{}", range.map(|from| format!(" from {from}")).unwrap_or_default()));
     let found = served.lock().unwrap().get(&path).cloned();
     // Who hung up hears nothing.
     let _ = match found {
@@ -248,7 +258,9 @@ fn answer(mut stream: TcpStream, served: &Mutex<BTreeMap<String, Served>>, asked
         Some(Served::Hangs) => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\nx");
             // Until the other side gives up.
-            stream.set_read_timeout(None).and_then(|()| BufReader::new(&stream).lines().for_each(drop).pipe(Ok))
+            stream
+                .set_read_timeout(None)
+                .and_then(|()| BufReader::new(&stream).lines().for_each(drop).pipe(Ok))
         }
         Some(Served::Endless) => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
@@ -288,7 +300,8 @@ impl ClosureRelay for RelayedPaths {
     }
 }
 
-const SWITCH: &str = "systemd-run --unit=muster-nixos-switch --collect --no-ask-password --quiet --service-type=exec --wait";
+const SWITCH: &str =
+    "systemd-run --unit=muster-nixos-switch --collect --no-ask-password --quiet --service-type=exec --wait";
 
 #[test]
 fn a_closure_comes_from_its_cache_from_below_and_is_switched_to_by_its_path() {
@@ -386,14 +399,20 @@ fn what_is_not_signed_or_not_what_was_signed_is_not_imported() {
         (served(&of_top, text(&info(1, &[2]))), "nobody signed"),
         (served(&of_top, text(&signed_by(8, info(1, &[2])))), "by none of the pinned keys"),
         (served(&of_top, text(&signed(3, &[]))), "was not asked for"),
-        (served(&of_top, Served::Bytes(endless.replace("nar/1.nar", "../../x").into_bytes())), "URL of the narinfo"),
+        (
+            served(&of_top, Served::Bytes(endless.replace("nar/1.nar", "../../x").into_bytes())),
+            "URL of the narinfo",
+        ),
         (served(&of_top, Served::Bytes(vec![b'x'; 2 << 20])), "at most 1048576"),
         (served(&of_top, Served::Endless), "longer than"),
         (served("nar/1.nar", Served::Bytes(flipped)), "not the signed"),
         (served("nar/1.nar", Served::Bytes(nar(1)[..100_000].to_vec())), "100000 bytes"),
         (served("nar/1.nar", Served::Bytes([nar(1), vec![0]].concat())), "at most 200000"),
         (served("nar/1.nar", Served::Endless), "more than 200000 bytes"),
-        (served(&format!("{}.narinfo", path(2).hash()), Served::Bytes(b"gone".to_vec())), "line 1 of the narinfo"),
+        (
+            served(&format!("{}.narinfo", path(2).hash()), Served::Bytes(b"gone".to_vec())),
+            "line 1 of the narinfo",
+        ),
     ];
     for ((below, served), expected) in cases {
         let nix = nix_lab();
@@ -407,7 +426,8 @@ fn what_is_not_signed_or_not_what_was_signed_is_not_imported() {
         cache.says(&signed(1, &[2]));
         cache.says(&signed(2, &[]));
         cache.serve("nar/1.nar", Served::Bytes(nar(1)));
-        nix.apply_within(&Spec::Nixos(spec(1, &[&cache])), LONG).unwrap_or_else(|why| panic!("{below}: {why}"));
+        nix.apply_within(&Spec::Nixos(spec(1, &[&cache])), LONG)
+            .unwrap_or_else(|why| panic!("{below}: {why}"));
         assert_eq!(nix.link("/run/current-system"), path(1).to_string());
     }
     // A path that is needed and is nowhere.
@@ -446,7 +466,8 @@ fn a_fetch_that_hangs_or_dies_goes_on_where_it_was() {
 #[test]
 fn packed_archives_are_unpacked_within_their_size() {
     let gzip = |bytes: &[u8]| {
-        let mut child = std::process::Command::new("gzip").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            std::process::Command::new("gzip").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let bytes = bytes.to_vec();
         let writer = std::thread::spawn(move || stdin.write_all(&bytes).unwrap());
@@ -454,7 +475,8 @@ fn packed_archives_are_unpacked_within_their_size() {
         writer.join().unwrap();
         packed
     };
-    let packed: NarInfo = signed(1, &[]).to_string().replace("Compression: none", "Compression: gzip").parse().unwrap();
+    let packed: NarInfo =
+        signed(1, &[]).to_string().replace("Compression: none", "Compression: gzip").parse().unwrap();
     let (nix, cache) = (nix_lab(), CacheServer::with(std::slice::from_ref(&packed)));
     cache.serve("nar/1.nar", Served::Bytes(gzip(&nar(1))));
     nix.apply_within(&Spec::Nixos(spec(1, &[&cache])), LONG).unwrap();

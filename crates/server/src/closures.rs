@@ -277,7 +277,9 @@ impl ClosureShelf {
         for entry in std::fs::read_dir(&path).map_err(read)? {
             let entry = entry.map_err(read)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(hash) = name.strip_suffix(".narinfo").filter(|hash| is_store_hash(hash)) else { continue };
+            let Some(hash) = name.strip_suffix(".narinfo").filter(|hash| is_store_hash(hash)) else {
+                continue;
+            };
             let modified = entry.metadata().and_then(|metadata| metadata.modified()).map_err(read)?;
             known.push((hash.to_owned(), now.duration_since(modified).unwrap_or_default()));
         }
@@ -387,7 +389,11 @@ mod tests {
             parts.iter().filter(is_there).map(|part| part.0.path.name()[..1].to_owned()).collect::<String>()
         };
         let named = BTreeSet::from([parts[1].0.path.clone()]);
-        assert_eq!(shelf.sweep(&BTreeSet::new(), SystemTime::now()).unwrap(), 0, "they were uploaded just now");
+        assert_eq!(
+            shelf.sweep(&BTreeSet::new(), SystemTime::now()).unwrap(),
+            0,
+            "they were uploaded just now"
+        );
         let later = SystemTime::now() + KEPT_FOR + Duration::from_secs(60);
         assert_eq!(shelf.sweep(&named, later).unwrap(), 2);
         assert_eq!(there(&shelf), "01");

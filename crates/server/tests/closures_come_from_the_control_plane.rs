@@ -36,7 +36,12 @@ fn narinfo(number: u8, needs: &[u8]) -> String {
     )
 }
 
-async fn put(fleet: &Fleet, narinfo: String, from: u64, bytes: &[u8]) -> Result<ClosureProgress, wire::Problem> {
+async fn put(
+    fleet: &Fleet,
+    narinfo: String,
+    from: u64,
+    bytes: &[u8],
+) -> Result<ClosureProgress, wire::Problem> {
     let piece = ClosurePiece { narinfo, from, bytes: BASE64.encode(bytes) };
     fleet.operator().await.post("/v1/closures", &piece).await
 }
@@ -59,8 +64,7 @@ async fn fleet() -> (Fleet, Member, Member) {
         assert_eq!((taken.held, taken.whole), (SIZE as u64, true));
     }
     let of = |number: u8| module("system", &format!("closure: /nix/store/{}-p", hash(number)), &[]);
-    let plan =
-        Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[of(1)]).node("web-2", &[of(2)]);
+    let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[of(1)]).node("web-2", &[of(2)]);
     fleet.operator().await.publish(&make(&plan, &fleet.release_key())).await.unwrap();
     (fleet, one, two)
 }
@@ -73,7 +77,10 @@ async fn a_node_gets_the_closure_that_its_release_names() {
         for name in [hash(number), format!("{}-p", hash(number))] {
             let answer = get(&one, &name, None).await;
             let text = String::from_utf8(answer.body().to_vec()).unwrap();
-            assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (200, &"text/x-nix-narinfo".parse().unwrap()));
+            assert_eq!(
+                (answer.status().as_u16(), &answer.headers()["content-type"]),
+                (200, &"text/x-nix-narinfo".parse().unwrap())
+            );
             let info: trust::nix::NarInfo = text.parse().unwrap();
             assert_eq!(info.path.hash(), hash(number));
             assert!(text.contains("Sig: cache-1:"), "nodes verify it: {text}");
@@ -81,7 +88,10 @@ async fn a_node_gets_the_closure_that_its_release_names() {
         }
         let digest = Digest::of(&nar(number)).to_string();
         let answer = get(&one, &digest, None).await;
-        assert_eq!((answer.status().as_u16(), answer.headers()["content-length"].to_str().unwrap()), (200, "700000"));
+        assert_eq!(
+            (answer.status().as_u16(), answer.headers()["content-length"].to_str().unwrap()),
+            (200, "700000")
+        );
         assert!(answer.body() == &nar(number));
         // In parts, as it is resumed.
         let mut got = Vec::new();
@@ -97,10 +107,15 @@ async fn a_node_gets_the_closure_that_its_release_names() {
         assert!(open.status() == 206 && open.body() == &nar(number)[600_000..]);
         let behind = get(&one, &digest, Some("bytes=700000-")).await;
         assert_eq!(problem(&behind).code, Code::RangeBehindEnd.as_str());
-        assert_eq!((behind.status().as_u16(), behind.headers()["content-range"].to_str().unwrap()), (416, "bytes */700000"));
+        assert_eq!(
+            (behind.status().as_u16(), behind.headers()["content-range"].to_str().unwrap()),
+            (416, "bytes */700000")
+        );
     }
     // Of another node's closure nothing, nor of what is not there: the answers are alike.
-    for name in [hash(1), hash(0), hash(9), Digest::of(&nar(0)).to_string(), Digest::of(b"nothing").to_string()] {
+    for name in
+        [hash(1), hash(0), hash(9), Digest::of(&nar(0)).to_string(), Digest::of(b"nothing").to_string()]
+    {
         refused(&get(&two, &name, None).await, Code::NotEntitled);
     }
     for name in ["x", "..%2F..%2Fetc%2Fpasswd", "%00", "0000"] {
@@ -127,7 +142,9 @@ async fn what_was_not_uploaded_is_unknown() {
 async fn an_upload_is_resumed_and_verified() {
     let fleet = Fleet::start().await;
     refuses(put(&fleet, narinfo(1, &[0]), 0, &nar(1)).await, Code::Incomplete);
-    let held = async |from: u64, bytes: &[u8]| put(&fleet, narinfo(0, &[]), from, bytes).await.map(|taken| (taken.held, taken.whole));
+    let held = async |from: u64, bytes: &[u8]| {
+        put(&fleet, narinfo(0, &[]), from, bytes).await.map(|taken| (taken.held, taken.whole))
+    };
     assert_eq!(held(0, &nar(0)[..1000]).await.unwrap(), (1000, false));
     assert_eq!(held(0, &[]).await.unwrap(), (1000, false));
     assert_eq!(held(1000, &nar(0)[1000..]).await.unwrap(), (SIZE as u64, true));

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use trust::SigningKey;
-use trust::nix::{CacheKey, ClosureOrder, ClosureOrderError, NarCompression, NarInfo, NarInfoError, StorePath};
+use trust::nix::{
+    CacheKey, ClosureOrder, ClosureOrderError, NarCompression, NarInfo, NarInfoError, StorePath,
+};
 
 const HASHES: [&str; 4] = [
     "0c6kzph7l0dcbfmjap64f0czdafn3b7x",
@@ -71,7 +73,9 @@ fn only_a_pinned_key_counts() {
     let renamed = signed(info(0, &[]), "cache-2", 7);
     assert!(matches!(renamed.verified(&path(0), &pinned), Err(NarInfoError::OtherKeys { .. })));
     // Each signed field, changed behind the signature.
-    for (from, to) in [("NarSize: 112", "NarSize: 113"), ("9c73\n", "9c72\n"), (path(1).name(), path(2).name())] {
+    for (from, to) in
+        [("NarSize: 112", "NarSize: 113"), ("9c73\n", "9c72\n"), (path(1).name(), path(2).name())]
+    {
         let text = good.to_string();
         assert!(text.contains(from));
         let changed: NarInfo = text.replacen(from, to, 1).parse().unwrap();

@@ -30,7 +30,8 @@ fn recorded() -> String {
     let info = info.signed("cache.example.com-1", &signature);
     // What is recorded is what a node takes.
     let public = key.public().to_string();
-    let pinned: CacheKey = format!("cache.example.com-1:{}", public.split_once(':').unwrap().1).parse().unwrap();
+    let pinned: CacheKey =
+        format!("cache.example.com-1:{}", public.split_once(':').unwrap().1).parse().unwrap();
     let read: NarInfo = info.to_string().parse().unwrap();
     read.verified(&format!("/nix/store/{NAME}").parse().unwrap(), std::slice::from_ref(&pinned)).unwrap();
     let get = |name: &str| format!("GET {}\n", route::CLOSURE.replace("{hash}", name));

@@ -58,9 +58,7 @@ pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
-pub use nixos::{
-    NIXOS_PROFILE_TEXT, NIXOS_RUNNING_TEXT, NIXOS_SWITCH_ENDED, NIXOS_SWITCH_TEXT, NixosSpec,
-};
+pub use nixos::{NIXOS_PROFILE_TEXT, NIXOS_RUNNING_TEXT, NIXOS_SWITCH_ENDED, NIXOS_SWITCH_TEXT, NixosSpec};
 pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
 pub use paths::{
     ACCOUNT_FILES, BelowDirectory, FileClaim, PACKAGE_DATABASE, PathRole, ResourcePath, WrittenContent,

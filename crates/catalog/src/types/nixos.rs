@@ -11,7 +11,8 @@ use super::download::CA;
 use super::{Ensure, Spec, StateSpec};
 use crate::module::OnRemove::{Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literal, literals,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literal,
+    literals,
 };
 
 /// The one name of such a resource: a host has one system.
@@ -109,7 +110,9 @@ impl StateSpec for NixosSpec {
 
 fn is_cache(url: &str) -> bool {
     let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    host.is_some_and(|host| !host.is_empty() && host.bytes().all(|c| c.is_ascii_graphic()) && !host.contains(['?', '#']))
+    host.is_some_and(|host| {
+        !host.is_empty() && host.bytes().all(|c| c.is_ascii_graphic()) && !host.contains(['?', '#'])
+    })
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
@@ -122,7 +125,9 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
         let help = "the path that `nix build --print-out-paths` prints";
         found.push(AttributeProblem::value("closure", error.to_string(), help));
     }
-    for error in literals(attributes, "cache_keys").into_iter().filter_map(|key| CacheKey::from_str(key).err()) {
+    for error in
+        literals(attributes, "cache_keys").into_iter().filter_map(|key| CacheKey::from_str(key).err())
+    {
         let help = "the public key that the cache states, such as `cache.example.com-1:7UCC...=`";
         found.push(AttributeProblem::value("cache_keys", error.to_string(), help));
     }

@@ -36,7 +36,8 @@ const ARCHIVE_WITHIN: Duration = Duration::from_secs(3600);
 const PACKING: u64 = 64 * 1024;
 /// `nix-store --import` reads: that a path comes, its archive, what is known of it, that none comes any more. The first is
 /// printed here, the rest is read from standard input. `$1` the archive, `$2` nix-store.
-const IMPORT: &str = r#"{ printf '\001\000\000\000\000\000\000\000' && cat -- "$1" && cat; } | "$2" --import"#;
+const IMPORT: &str =
+    r#"{ printf '\001\000\000\000\000\000\000\000' && cat -- "$1" && cat; } | "$2" --import"#;
 /// `$1` the packed archive, `$2` the archive, `$3` the most bytes of it, `$4` the program.
 const UNPACK: &str = r#"umask 077; "$4" -dc < "$1" | head -c "$3" > "$2""#;
 
@@ -136,12 +137,17 @@ impl ClosureFetch<'_> {
         for (source, asked) in sources.iter_mut().enumerate() {
             match asked.info(path, self.spec) {
                 Ok(info) => return Ok(ToldPath { info, source }),
-                Err(SourceFailure::Lacks | SourceFailure::BehindEnd) => why.push(format!("{} does not have it", asked.name())),
+                Err(SourceFailure::Lacks | SourceFailure::BehindEnd) => {
+                    why.push(format!("{} does not have it", asked.name()))
+                }
                 Err(SourceFailure::Failed(reason)) => why.push(format!("{}: {reason}", asked.name())),
             }
         }
         if why.is_empty() {
-            why.push("there is nobody to ask: no cache is declared, and the control plane is not to be asked".into());
+            why.push(
+                "there is nobody to ask: no cache is declared, and the control plane is not to be asked"
+                    .into(),
+            );
         }
         Err(format!("{path} is to be had nowhere: {}", why.join("; ")))
     }
@@ -198,7 +204,8 @@ impl ClosureFetch<'_> {
             _ => info.file_size,
         };
         let failed = |error: std::io::Error| format!("{}: {error}", packed.display());
-        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(packed).map_err(failed)?;
+        let mut file =
+            OpenOptions::new().append(true).create(true).mode(0o600).open(packed).map_err(failed)?;
         let mut held = file.metadata().map_err(failed)?.len();
         if held > most {
             file.set_len(0).map_err(failed)?;
@@ -212,7 +219,9 @@ impl ClosureFetch<'_> {
             Ok(from) => from,
             // It is whole, or something else, which is seen when it is verified.
             Err(SourceFailure::BehindEnd) => return Ok(()),
-            Err(SourceFailure::Lacks) => return Err(format!("the archive of {} is not there", info.path).into()),
+            Err(SourceFailure::Lacks) => {
+                return Err(format!("the archive of {} is not there", info.path).into());
+            }
             Err(SourceFailure::Failed(why)) => return Err(why.into()),
         };
         let mut piece = vec![0; PIECE];
@@ -233,7 +242,12 @@ impl ClosureFetch<'_> {
         Ok(())
     }
 
-    fn unpack(&self, info: &NarInfo, compression: NarCompression, packed: &Path) -> Result<PathBuf, JobFailure> {
+    fn unpack(
+        &self,
+        info: &NarInfo,
+        compression: NarCompression,
+        packed: &Path,
+    ) -> Result<PathBuf, JobFailure> {
         let nar = self.staging.join(format!("{}.nar", info.nar_hash));
         // One byte more than it may have shows that it has too many.
         let most = (info.nar_size + 1).to_string();

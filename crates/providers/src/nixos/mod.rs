@@ -75,14 +75,16 @@ impl Kinds {
     /// Archives of closures lie in this directory until they are imported; without one, no closure is fetched.
     #[must_use]
     pub fn staging_closures_in(mut self, directory: PathBuf) -> Kinds {
-        self.nix = Arc::new(NixTools { staging: Some(directory), bin: self.nix.bin.clone(), ..NixTools::default() });
+        self.nix =
+            Arc::new(NixTools { staging: Some(directory), bin: self.nix.bin.clone(), ..NixTools::default() });
         self
     }
 
     /// With other programs than those of the machine's NixOS: for a host below another root.
     #[must_use]
     pub fn with_nix_tools(mut self, bin: PathBuf) -> Kinds {
-        self.nix = Arc::new(NixTools { bin: Some(bin), staging: self.nix.staging.clone(), ..NixTools::default() });
+        self.nix =
+            Arc::new(NixTools { bin: Some(bin), staging: self.nix.staging.clone(), ..NixTools::default() });
         self
     }
 

@@ -90,7 +90,8 @@ impl ClosureSource {
         let bytes = match &self.kind {
             SourceKind::Cache { .. } => {
                 let mut bytes = Vec::new();
-                let read = self.open(&format!("{}.narinfo", path.hash()), 0, MAX_NARINFO as u64, INFO_WITHIN)?;
+                let read =
+                    self.open(&format!("{}.narinfo", path.hash()), 0, MAX_NARINFO as u64, INFO_WITHIN)?;
                 let read = read.take(MAX_NARINFO as u64 + 1).read_to_end(&mut bytes);
                 read.map_err(|error| SourceFailure::Failed(error.to_string()))?;
                 bytes
@@ -101,7 +102,9 @@ impl ClosureSource {
         let info: NarInfo = text.parse().map_err(|error| format!("{error}"))?;
         let info = info.verified(path, &spec.cache_keys).map_err(|error| error.to_string())?;
         if matches!(self.kind, SourceKind::ControlPlane(_)) && info.compression != NarCompression::None {
-            return Err("the control plane gives archives that are not packed, and this one is".to_owned().into());
+            return Err("the control plane gives archives that are not packed, and this one is"
+                .to_owned()
+                .into());
         }
         Ok(info)
     }
@@ -124,7 +127,13 @@ impl ClosureSource {
         }
     }
 
-    fn open(&mut self, below: &str, from: u64, max_size: u64, timeout: Duration) -> Result<Download, SourceFailure> {
+    fn open(
+        &mut self,
+        below: &str,
+        from: u64,
+        max_size: u64,
+        timeout: Duration,
+    ) -> Result<Download, SourceFailure> {
         let SourceKind::Cache { url, roots_pem } = &self.kind else { return Err(SourceFailure::Lacks) };
         let request = DownloadRequest {
             url: format!("{}/{below}", url.trim_end_matches('/')),
@@ -137,7 +146,9 @@ impl ClosureSource {
         };
         Download::open(request).map_err(|error| match &error {
             // 403 is what object stores say of what they do not have.
-            DownloadError::Status { status, .. } if matches!(status.as_u16(), 403 | 404 | 410) => SourceFailure::Lacks,
+            DownloadError::Status { status, .. } if matches!(status.as_u16(), 403 | 404 | 410) => {
+                SourceFailure::Lacks
+            }
             DownloadError::Status { status, .. } if status.as_u16() == 416 => SourceFailure::BehindEnd,
             DownloadError::Dial { .. } | DownloadError::Timeout { .. } => {
                 let why = chain(&error);

@@ -7,7 +7,8 @@ use super::operation::Operation;
 
 /// Uploads a piece of a path of the Nix store; what the path needs comes before it. Nodes get it once their release
 /// names a closure with it, and it goes two weeks after none does any more.
-pub static PUT_CLOSURE: Operation<ClosurePiece, ClosureProgress> = Operation::transfer("/v1/closures").stages();
+pub static PUT_CLOSURE: Operation<ClosurePiece, ClosureProgress> =
+    Operation::transfer("/v1/closures").stages();
 
 /// The most bytes of one piece.
 pub const MAX_CLOSURE_PIECE: usize = 8 * 1024 * 1024;

@@ -61,7 +61,9 @@ impl AskedRange {
     /// The bytes that are asked for of a content of this size; `None` where they begin behind its end.
     pub(super) fn of(self, size: u64) -> Option<Range<u64>> {
         let (start, end) = match self {
-            AskedRange::From(start, last) => (start, last.map_or(size, |last| last.saturating_add(1).min(size))),
+            AskedRange::From(start, last) => {
+                (start, last.map_or(size, |last| last.saturating_add(1).min(size)))
+            }
             AskedRange::Last(count) => (size.saturating_sub(count), size),
         };
         (start < end).then_some(start..end)

@@ -16,7 +16,10 @@ pub(super) async fn put(call: OperatorCall, piece: ClosurePiece) -> Result<Closu
     let info: NarInfo = piece.narinfo.parse().map_err(|error| bad(chain(&error)))?;
     let bytes = BASE64.decode(piece.bytes.as_bytes()).map_err(|_| bad("`bytes` is no base64".to_owned()))?;
     if bytes.len() > MAX_CLOSURE_PIECE {
-        return Err(Problem::new(Code::BodyTooLarge, format!("a piece has at most {MAX_CLOSURE_PIECE} bytes")));
+        return Err(Problem::new(
+            Code::BodyTooLarge,
+            format!("a piece has at most {MAX_CLOSURE_PIECE} bytes"),
+        ));
     }
     let (shelf, size) = (call.plane.closures.clone(), info.nar_size);
     let taken = tokio::task::spawn_blocking(move || shelf.put(&info, piece.from, &bytes)).await;

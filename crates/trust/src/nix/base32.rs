@@ -56,7 +56,9 @@ mod tests {
             let digest = Digest::of(&number.to_be_bytes());
             assert_eq!(decode(&encode(&digest)), Some(digest));
         }
-        for other in ["", "0mdqa9", &empty.to_uppercase(), &empty.replacen('0', "e", 1), &empty.replacen('0', "z", 1)] {
+        for other in
+            ["", "0mdqa9", &empty.to_uppercase(), &empty.replacen('0', "e", 1), &empty.replacen('0', "z", 1)]
+        {
             assert_eq!(decode(other), None, "{other}");
         }
     }

@@ -19,7 +19,9 @@ pub struct CacheKey {
 
 /// A text is no key of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a cache's public key: expected NAME:BASE64 of 32 bytes, as `nix key convert-secret-to-public` prints it")]
+#[error(
+    "not a cache's public key: expected NAME:BASE64 of 32 bytes, as `nix key convert-secret-to-public` prints it"
+)]
 pub struct CacheKeyError;
 
 impl CacheKey {

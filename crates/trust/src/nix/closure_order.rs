@@ -79,7 +79,8 @@ impl ClosureOrder {
             }
             lacks.insert(&info.path, count);
         }
-        let mut ready: Vec<&StorePath> = lacks.iter().filter(|(_, count)| **count == 0).map(|(path, _)| *path).collect();
+        let mut ready: Vec<&StorePath> =
+            lacks.iter().filter(|(_, count)| **count == 0).map(|(path, _)| *path).collect();
         let mut order = Vec::with_capacity(lacks.len());
         while let Some(path) = ready.pop() {
             order.push(path.clone());

@@ -136,7 +136,8 @@ impl NarInfo {
         if self.signatures.is_empty() {
             return Err(NarInfoError::Unsigned(self.path));
         }
-        let by = self.signatures.iter().map(|signature| signature.key.as_str()).collect::<Vec<_>>().join(", ");
+        let by =
+            self.signatures.iter().map(|signature| signature.key.as_str()).collect::<Vec<_>>().join(", ");
         Err(NarInfoError::OtherKeys { path: self.path, by })
     }
 
@@ -239,9 +240,15 @@ impl FromStr for NarInfo {
         let size = fields.nar_size.ok_or(NarInfoError::Missing("NarSize"))?;
         let packed = fields.compression.unwrap_or("bzip2");
         let compression = NarCompression::ALL.into_iter().find(|(_, name)| *name == packed);
-        let name = |field: &'static str| move |name: &str| StorePath::of_name(name).map_err(|_| unreadable(field, name));
-        let mut references: Vec<StorePath> =
-            fields.references.unwrap_or_default().split_ascii_whitespace().map(name("References")).collect::<Result<_, _>>()?;
+        let name = |field: &'static str| {
+            move |name: &str| StorePath::of_name(name).map_err(|_| unreadable(field, name))
+        };
+        let mut references: Vec<StorePath> = fields
+            .references
+            .unwrap_or_default()
+            .split_ascii_whitespace()
+            .map(name("References"))
+            .collect::<Result<_, _>>()?;
         references.sort_unstable();
         references.dedup();
         let deriver = fields.deriver.filter(|deriver| !deriver.is_empty() && *deriver != "unknown-deriver");
@@ -251,7 +258,10 @@ impl FromStr for NarInfo {
             compression: compression.ok_or_else(|| unreadable("Compression", packed))?.0,
             nar_hash: nar_hash(hash).ok_or_else(|| unreadable("NarHash", hash))?,
             nar_size: nar_size(size).ok_or_else(|| unreadable("NarSize", size))?,
-            file_size: fields.file_size.map(|size| size.parse().map_err(|_| unreadable("FileSize", size))).transpose()?,
+            file_size: fields
+                .file_size
+                .map(|size| size.parse().map_err(|_| unreadable("FileSize", size)))
+                .transpose()?,
             references,
             deriver: deriver.map(name("Deriver")).transpose()?,
             signatures: fields.signatures,
@@ -274,7 +284,8 @@ fn nar_size(text: &str) -> Option<u64> {
 fn is_below(url: &str) -> bool {
     let (path, _) = url.split_once('?').unwrap_or((url, ""));
     let goes_down = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-    let fits = (1..=MAX_URL).contains(&url.len()) && url.bytes().all(|c| c.is_ascii_graphic() && !b"\\#".contains(&c));
+    let fits = (1..=MAX_URL).contains(&url.len())
+        && url.bytes().all(|c| c.is_ascii_graphic() && !b"\\#".contains(&c));
     fits && goes_down && !path.contains(':') && !path.contains("%2e") && !path.contains("%2E")
 }
 

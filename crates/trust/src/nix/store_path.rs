@@ -60,7 +60,10 @@ impl StorePath {
 }
 
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MAX_STORE_NAME && !name.starts_with('.') && name.bytes().all(is_name_char)
+    !name.is_empty()
+        && name.len() <= MAX_STORE_NAME
+        && !name.starts_with('.')
+        && name.bytes().all(is_name_char)
 }
 
 fn is_name_char(c: u8) -> bool {
@@ -89,7 +92,10 @@ impl FromStr for StorePath {
 
     fn from_str(text: &str) -> Result<StorePath, StorePathError> {
         let name = text.strip_prefix(STORE_DIR).and_then(|rest| rest.strip_prefix('/'));
-        name.map_or_else(|| Err(StorePathError(text.chars().take(MAX_STORE_NAME).collect())), StorePath::of_name)
+        name.map_or_else(
+            || Err(StorePathError(text.chars().take(MAX_STORE_NAME).collect())),
+            StorePath::of_name,
+        )
     }
 }
 
@@ -146,7 +152,9 @@ mod tests {
 
     #[test]
     fn paths_are_found_in_bytes_by_their_text() {
-        let text = format!("\"closure\":\"/nix/store/{HASH}-a\",x/nix/store//nix/store/{HASH}-b/bin /nix/store/{HASH}");
+        let text = format!(
+            "\"closure\":\"/nix/store/{HASH}-a\",x/nix/store//nix/store/{HASH}-b/bin /nix/store/{HASH}"
+        );
         let found = store_paths_in(text.as_bytes());
         let named: Vec<&str> = found.iter().map(|path| &path.name()[HASH.len()..]).collect();
         assert_eq!(named, ["-a", "-b"]);
