@@ -14,14 +14,14 @@ use crate::session::{CallError, NodeSession};
 const PART: u64 = 1024 * 1024;
 
 /// The session with the control plane, for the threads that carry out runs.
-pub(crate) struct SessionClosures {
+pub struct SessionClosures {
     session: Arc<NodeSession>,
     runtime: Handle,
 }
 
 impl SessionClosures {
     /// Over this session; within the runtime that it is used in.
-    pub(crate) fn new(session: Arc<NodeSession>) -> SessionClosures {
+    pub fn new(session: Arc<NodeSession>) -> SessionClosures {
         SessionClosures { session, runtime: Handle::current() }
     }
 }

@@ -28,6 +28,13 @@ impl<'a> OutgoingCall<'a> {
     ) -> OutgoingCall<'a> {
         OutgoingCall { method, path, bytes, coding, from: None, most: None, limit: MAX_ANSWER }
     }
+
+    /// The value of `Range`, where it asks for a part.
+    pub(crate) fn range(&self) -> Option<String> {
+        let from = self.from?;
+        let last = self.most.map(|most| from.saturating_add(most.max(1) - 1).to_string());
+        Some(format!("bytes={from}-{}", last.unwrap_or_default()))
+    }
 }
 
 /// A body as it is sent, and its coding.

@@ -465,11 +465,9 @@ impl NodeSession {
         if let Some(coding) = call.coding {
             request = request.header(header::CONTENT_ENCODING, coding);
         }
-        if let Some(from) = call.from {
-            request = request.header(
-                header::RANGE,
-                HeaderValue::from_str(&asked_range(from, call.most)).map_err(http::Error::from)?,
-            );
+        if let Some(range) = call.range() {
+            let range = HeaderValue::from_str(&range).map_err(http::Error::from)?;
+            request = request.header(header::RANGE, range);
         }
         let mut request = request.body(Full::new(call.bytes.clone()))?;
         signature::keep_out_of_table(request.headers_mut());
@@ -551,12 +549,6 @@ impl NodeSession {
         shared.client = None;
         shared.at = (shared.at + 1) % shared.credentials.urls.len();
     }
-}
-
-/// The value of `Range`.
-fn asked_range(from: u64, most: Option<u64>) -> String {
-    let last = most.map(|most| from.saturating_add(most.max(1) - 1).to_string());
-    format!("bytes={from}-{}", last.unwrap_or_default())
 }
 
 /// How often a call that was refused is signed anew, when the refusal says how. Of requests under
