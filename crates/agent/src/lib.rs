@@ -26,6 +26,7 @@ pub mod bundle;
 mod capabilities;
 mod changes;
 pub mod clock;
+pub mod closure_relay;
 pub mod contact;
 pub mod daemon;
 mod deadlines;

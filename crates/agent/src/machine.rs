@@ -15,6 +15,9 @@ use crate::membership;
 use crate::session::{NodeSession, Signer};
 use crate::state::{Durable, StateDir, StateError};
 
+/// Where archives of closures lie until they are imported, in the state directory.
+const CLOSURES: &str = "closures";
+
 /// Where the state is, unless an option names another directory.
 pub const DEFAULT_STATE: &str = catalog::state_directories::AGENT_STATE;
 
@@ -143,7 +146,8 @@ impl Machine {
         let allow_exec = options.allow_exec || membership.allow_exec;
         let cancel = Cancel::default();
         let host = Arc::new(Host::open(&root, host::HostOptions { allow_exec, cancel: cancel.clone() })?);
-        let kinds = Arc::new(Kinds::new(host, durable.clone()));
+        let kinds = Kinds::new(host, durable.clone()).staging_closures_in(state.join(CLOSURES));
+        let kinds = Arc::new(kinds);
         Ok(Machine { membership, durable, kinds, cancel, options: options.clone(), state, root })
     }
 

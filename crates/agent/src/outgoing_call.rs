@@ -12,8 +12,9 @@ pub(crate) struct OutgoingCall<'a> {
     pub(crate) path: &'a str,
     pub(crate) bytes: Bytes,
     pub(crate) coding: Option<&'static str>,
-    /// From which byte on.
+    /// From which byte on, and how many at most.
     pub(crate) from: Option<u64>,
+    pub(crate) most: Option<u64>,
     /// The longest answer, in bytes.
     pub(crate) limit: usize,
 }
@@ -25,7 +26,14 @@ impl<'a> OutgoingCall<'a> {
         bytes: Bytes,
         coding: Option<&'static str>,
     ) -> OutgoingCall<'a> {
-        OutgoingCall { method, path, bytes, coding, from: None, limit: MAX_ANSWER }
+        OutgoingCall { method, path, bytes, coding, from: None, most: None, limit: MAX_ANSWER }
+    }
+
+    /// The value of `Range`, where it asks for a part.
+    pub(crate) fn range(&self) -> Option<String> {
+        let from = self.from?;
+        let last = self.most.map(|most| from.saturating_add(most.max(1) - 1).to_string());
+        Some(format!("bytes={from}-{}", last.unwrap_or_default()))
     }
 }
 

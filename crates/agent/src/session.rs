@@ -394,6 +394,25 @@ impl NodeSession {
         Ok((response.into_body(), total))
     }
 
+    /// Gets at most so many bytes, from an offset on.
+    ///
+    /// # Errors
+    /// [`CallError`] says what failed.
+    pub async fn get_part(&self, path: &str, from: u64, most: u64) -> Result<Bytes, CallError> {
+        let mut call = OutgoingCall::new(Method::GET, path, Bytes::new(), None);
+        (call.from, call.most) = (Some(from), Some(most));
+        Ok(self.call(call).await?.into_body())
+    }
+
+    /// Gets what is no JSON, whole.
+    ///
+    /// # Errors
+    /// [`CallError`] says what failed.
+    pub async fn get_bytes(&self, path: &str) -> Result<Vec<u8>, CallError> {
+        let call = OutgoingCall::new(Method::GET, path, Bytes::new(), None);
+        Ok(unpack(self.call(call).await?, MAX_ANSWER)?)
+    }
+
     async fn call(&self, call: OutgoingCall<'_>) -> Result<Response<Bytes>, CallError> {
         let _under_way = self.signer.begin();
         let (mut redialled, mut refused) = (false, 0);
@@ -446,11 +465,9 @@ impl NodeSession {
         if let Some(coding) = call.coding {
             request = request.header(header::CONTENT_ENCODING, coding);
         }
-        if let Some(from) = call.from {
-            request = request.header(
-                header::RANGE,
-                HeaderValue::from_str(&format!("bytes={from}-")).map_err(http::Error::from)?,
-            );
+        if let Some(range) = call.range() {
+            let range = HeaderValue::from_str(&range).map_err(http::Error::from)?;
+            request = request.header(header::RANGE, range);
         }
         let mut request = request.body(Full::new(call.bytes.clone()))?;
         signature::keep_out_of_table(request.headers_mut());

@@ -23,6 +23,7 @@ mod agents_work_behind_a_proxy;
 mod an_autonomous_folder_goes_up;
 mod another_url_takes_over;
 mod certificates_renew_by_themselves;
+mod closures_come_over_the_session;
 mod damaged_state_heals_or_is_told;
 mod doctor_names_what_is_wrong;
 mod duplicate_agents_are_refused;

@@ -48,6 +48,7 @@ pub fn refusal(spec: &Spec, more: &[String]) -> Option<String> {
         let takes_all = match found.role {
             PathRole::Written { .. } | PathRole::Directory(BelowDirectory::LeftAlone) => false,
             PathRole::Directory(BelowDirectory::Managed) => recurses,
+            PathRole::Switched => true,
             PathRole::Contents => matches!(spec, Spec::Tree(_)),
             PathRole::Watched | PathRole::Probed => return None,
         };

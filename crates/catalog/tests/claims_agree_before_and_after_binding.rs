@@ -27,6 +27,15 @@ fn whole(paths: &[&str]) -> Vec<PathClaim> {
     paths.iter().map(|path| PathClaim::Whole((*path).to_owned())).collect()
 }
 
+const NIXOS: &str = r#"{"closure": "/nix/store/0c6kzph7l0dcbfmjap64f0czdafn3b7x-nixos-system-web-1-25.11",
+    "cache_keys": ["cache.example.com-1:7UCCrstCuunXZ82WXD7dtbk0VWFiIz51xYBhuszbLcw="]}"#;
+
+fn below(paths: &[&str]) -> Vec<PathClaim> {
+    let mut claims: Vec<PathClaim> = paths.iter().map(|path| PathClaim::Below((*path).to_owned())).collect();
+    claims.sort();
+    claims
+}
+
 fn part(path: &str, what: &'static str) -> Vec<PathClaim> {
     vec![PathClaim::Part { path: path.to_owned(), what }]
 }
@@ -54,6 +63,9 @@ fn each_type_claims_the_same_files() {
         ("symlink", "/a", r#"{"target": "/b"}"#, whole(&["/a"])),
         ("download", "/a", &download, whole(&["/a"])),
         ("archive", "/a", &download, whole(&["/a"])),
+        ("image", "/srv/a", &download, below(&["/srv/a", "/srv/.a.generations"])),
+        ("switch", "x", r#"{"to": "2", "run": ["true"], "back": ["true"]}"#, vec![]),
+        ("nixos", "system", NIXOS, vec![]),
         ("line", "l", r#"{"path": "/a", "line": "x"}"#, part("/a", "a line")),
         ("block", "b", r#"{"path": "/a", "content": "x"}"#, part("/a", "a block")),
         ("ini", "i", r#"{"path": "/a", "section": "s", "key": "k", "value": "v"}"#, part("/a", "a key")),

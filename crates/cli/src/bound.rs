@@ -232,6 +232,21 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             ownership(fields, &archive.ownership);
             some(fields, "file_mode", archive.file_mode.map(|mode| format!("{mode:04o}")));
         }
+        Spec::Image(image) => {
+            some(fields, "url", image.tree.from.as_ref().map(|from| from.url.clone()));
+            ownership(fields, &image.tree.ownership);
+        }
+        Spec::Switch(switch) => {
+            some(fields, "run", switch.run.as_ref().map(command));
+            put(fields, "back", command(&switch.back));
+            some(fields, "current", switch.current.as_ref().map(command));
+        }
+        Spec::Nixos(nixos) => {
+            put(fields, "caches", nixos.caches.join(" "));
+            let keys: Vec<String> = nixos.cache_keys.iter().map(ToString::to_string).collect();
+            put(fields, "cache_keys", keys.join(" "));
+            put(fields, "control_plane", nixos.control_plane.to_string());
+        }
         Spec::Download(download) => {
             state(fields, download.ensure);
             put(fields, "url", &download.from.url);

@@ -13,6 +13,7 @@ pub mod bound;
 pub mod check;
 mod child;
 pub mod clock;
+pub mod closure;
 pub mod connect;
 pub mod credentials;
 pub mod diff;

@@ -156,7 +156,7 @@ fn bytes_at(resource: &BoundResource, path: &str) -> Option<DeclaredBytes> {
 fn counts(role: PathRole) -> bool {
     match role {
         PathRole::Written { claim: Some(FileClaim::Whole | FileClaim::Part(_)) | None, .. } => true,
-        PathRole::Directory(_) => true,
+        PathRole::Directory(_) | PathRole::Switched => true,
         PathRole::Contents | PathRole::Watched | PathRole::Probed => false,
     }
 }

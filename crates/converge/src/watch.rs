@@ -294,7 +294,7 @@ fn points(resource: &BoundResource, layout: &HostLayout<'_>) -> Vec<WatchPoint> 
         return Vec::new();
     };
     let point = |path: ResourcePath<'_>| match path.role {
-        PathRole::Written { .. } | PathRole::Directory(_) | PathRole::Watched => {
+        PathRole::Written { .. } | PathRole::Directory(_) | PathRole::Switched | PathRole::Watched => {
             Some(WatchPoint::Entry(path.path.into_owned()))
         }
         PathRole::Contents => Some(WatchPoint::All(path.path.into_owned())),
@@ -302,12 +302,14 @@ fn points(resource: &BoundResource, layout: &HostLayout<'_>) -> Vec<WatchPoint> 
         PathRole::Probed => None,
     };
     let mut points: Vec<WatchPoint> = spec.paths(layout.home).filter_map(point).collect();
+    let members = |directory: &str| {
+        let path = directory.trim_end_matches('/').to_owned();
+        let names = (layout.unpacked)(directory).into_iter().take(MAX_UNPACKED);
+        names.map(move |name| WatchPoint::Entry(format!("{path}/{name}")))
+    };
     match spec {
-        Spec::Archive(spec) => {
-            let path = spec.path.trim_end_matches('/');
-            let members = (layout.unpacked)(&spec.path).into_iter().take(MAX_UNPACKED);
-            points.extend(members.map(|name| WatchPoint::Entry(format!("{path}/{name}"))));
-        }
+        Spec::Archive(spec) => points.extend(members(&spec.path)),
+        Spec::Image(spec) => points.extend(members(&spec.tree.path)),
         Spec::Unit(spec) => {
             points.push(WatchPoint::Unit(spec.unit.clone()));
             // systemd tells of no link that is made or removed without it.

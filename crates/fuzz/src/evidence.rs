@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use model::{Digest, FleetId, Hostname, Incarnation, NodeId, ObjectKey};
 use trust::equivocation::{SeenRecord, Testimony};
 use trust::feed_proof::{self, FeedOwner, FeedVerifier, MAX_PROOF, ProvenChange, ProvenHead};
+use trust::nix::{CacheKey, NarInfo, StorePath, store_paths_in};
 use trust::provenance::{AnchoredTrust, Provenance, TrustAnchor};
 use trust::sealing::{RelayedStatement, SealingStatement};
 use trust::{SigningKey, TrustDocument};
@@ -57,6 +58,32 @@ pub(crate) fn sealing_statement(data: &[u8]) {
             relayed.identity == declared && key.is_usable(),
             "of the declared key, and one that is sealed for"
         );
+    }
+}
+
+/// What a cache of Nix says of a path, and paths of the store in any text (ROL-9).
+pub(crate) fn narinfo(data: &[u8]) {
+    for path in store_paths_in(data) {
+        assert!(!path.name().contains('/') && path.to_string().parse() == Ok(path), "below the store alone");
+    }
+    let Ok(info) = crate::text(data).parse::<NarInfo>() else { return };
+    assert!(
+        !info.url.starts_with('/')
+            && !info.url.contains("://")
+            && !info.url.split('/').any(|part| part == "..")
+    );
+    let written: Result<NarInfo, _> = info.to_string().parse();
+    assert_eq!(written.as_ref(), Ok(&info), "what was read is written so");
+    let public = SigningKey::from_seed(&SEED).public().to_string();
+    let key = public.split_once(':').and_then(|(_, key)| format!("cache-1:{key}").parse::<CacheKey>().ok());
+    let Some(key) = key else { return };
+    let path = info.path.clone();
+    if let Ok(believed) = info.verified(&path, std::slice::from_ref(&key)) {
+        let more = StorePath::of_name("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz-more");
+        let mut changed = believed.clone();
+        changed.references.extend(more);
+        changed.nar_size ^= 1;
+        assert!(changed.verified(&path, &[key]).is_err(), "of what was signed alone");
     }
 }
 

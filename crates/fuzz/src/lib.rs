@@ -35,6 +35,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "joins", run: travel::joins },
     FuzzTarget { name: "key_file", run: documents::key_file },
     FuzzTarget { name: "manifest", run: repos::manifest },
+    FuzzTarget { name: "narinfo", run: evidence::narinfo },
     FuzzTarget { name: "pattern", run: repos::pattern },
     FuzzTarget { name: "proof", run: documents::proof },
     FuzzTarget { name: "protobuf", run: travel::protobuf },

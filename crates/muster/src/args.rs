@@ -5,8 +5,9 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    audit, backup, beacon, check, diff, explain, key, node, object, operators, prove, proxy, publish, query,
-    rehearse, release, render, rollout, run, secret, server, sign, status, task, token, verify,
+    audit, backup, beacon, check, closure, diff, explain, key, node, object, operators, prove, proxy,
+    publish, query, rehearse, release, render, rollout, run, secret, server, sign, status, task, token,
+    verify,
 };
 use demo::DemoArgs;
 
@@ -14,7 +15,8 @@ use crate::help;
 
 const AFTER: &str = "\
 Daily verbs: check, render, explain, diff, rehearse, publish, status, query. Stored things:
-node, object, task, workflow, run, release, rollout, token, key, secret, proxy, prove, verify.
+node, object, task, workflow, run, release, rollout, token, key, secret, closure, proxy, prove,
+verify.
 System: server, backup, restore, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
@@ -105,6 +107,8 @@ pub enum Verb {
     Operator(operators::OperatorArgs),
     /// List or verify the log of what operators did
     Audit(audit::AuditArgs),
+    /// Upload closures of NixOS for nodes that reach no cache
+    Closure(closure::ClosureArgs),
     /// Issue the certificate of a proxy that ends TLS for nodes
     Proxy(proxy::ProxyArgs),
     /// Run the control plane

@@ -20,8 +20,8 @@ use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
-    audit, backup, beacon, check, diff, explain, key, logs, node, object, operators, prove, proxy, publish,
-    query, rehearse, release, render, rollout, secret, server, sign, status, task, token, verify,
+    audit, backup, beacon, check, closure, diff, explain, key, logs, node, object, operators, prove, proxy,
+    publish, query, rehearse, release, render, rollout, secret, server, sign, status, task, token, verify,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
@@ -78,6 +78,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Verify(args) => verify::run(&args, screen),
         Verb::Operator(args) => operators::run(&args, screen).await,
         Verb::Audit(args) => audit::run(&args, screen).await,
+        Verb::Closure(args) => closure::run(&args, screen).await,
         Verb::Proxy(args) => proxy::run(&args, screen).await,
         Verb::Key(args) => key::run(&args, screen).await,
         Verb::Server(args) => server::run(args, screen).await,

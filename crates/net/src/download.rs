@@ -50,7 +50,10 @@ pub struct DownloadRequest {
     pub headers: Vec<(String, String)>,
     /// The certificates of the CAs that are believed, in PEM.
     pub roots_pem: Vec<u8>,
-    /// The largest length, in bytes.
+    /// From which byte on; the bytes before are here. A server that knows no ranges sends them all the same, and they are
+    /// passed over.
+    pub from: u64,
+    /// The largest length of the whole, in bytes.
     pub max_size: u64,
     /// How long all of it may take.
     pub timeout: Duration,
@@ -164,6 +167,7 @@ impl Download {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(DownloadError::Runtime)?;
         let deadline = Instant::now() + request.timeout;
+        let offset = request.from;
         let mut download = Download {
             runtime,
             request,
@@ -172,7 +176,7 @@ impl Download {
             at,
             body: None,
             data: Bytes::new(),
-            offset: 0,
+            offset,
             skip: 0,
             total: None,
             validator: None,
@@ -190,11 +194,16 @@ impl Download {
                 self.at = self.at.redirected(response.headers())?;
                 continue;
             }
-            if status != StatusCode::OK {
+            let goes_on = self.offset > 0
+                && status == StatusCode::PARTIAL_CONTENT
+                && starts_at(response.headers()) == Some(self.offset);
+            if status != StatusCode::OK && !goes_on {
                 return Err(DownloadError::Status { url: self.at.to_string(), status });
             }
             let headers = response.headers();
-            self.total = number(headers.get(CONTENT_LENGTH));
+            let before = if goes_on { self.offset } else { 0 };
+            self.skip = self.offset - before;
+            self.total = number(headers.get(CONTENT_LENGTH)).map(|length| length.saturating_add(before));
             if let Some(size) = self.total.filter(|size| *size > self.request.max_size) {
                 let (url, limit) = (self.at.to_string(), self.request.max_size);
                 return Err(DownloadError::TooLarge { url, size, limit });
@@ -279,7 +288,7 @@ impl Download {
             let (key, value) = parsed.ok_or_else(|| DownloadError::Header(name.clone()))?;
             headers.insert(key, value);
         }
-        if self.resumed > 0 {
+        if self.resumed > 0 || self.offset > 0 {
             let range = HeaderValue::from_str(&format!("bytes={}-", self.offset)).map_err(|_| failed())?;
             headers.insert(RANGE, range);
             headers.extend(self.validator.clone().map(|validator| (IF_RANGE, validator)));

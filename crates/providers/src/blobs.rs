@@ -1,5 +1,5 @@
 //! Where bytes are kept by digest: declared files and scripts, and what was there before. And what
-//! archives were unpacked to.
+//! archives were unpacked to, which trees of an image there are, and what a pair of commands switched to.
 
 use std::io::{self, Read};
 
@@ -47,7 +47,7 @@ pub trait Blobs: Send + Sync {
         Ok(None)
     }
 
-    /// What was unpacked in a directory; `None` when nothing is known of it.
+    /// What was unpacked in a directory, or is remembered under another name that is no path; `None` when nothing is known of it.
     ///
     /// # Errors
     /// When it cannot be read.

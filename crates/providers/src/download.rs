@@ -72,6 +72,7 @@ pub(crate) fn fetch<'a>(
         url: from.url.clone(),
         headers: from.headers.clone().into_iter().collect(),
         roots_pem: roots,
+        from: 0,
         max_size,
         timeout,
         proxies: ProxySettings::from_environment(),

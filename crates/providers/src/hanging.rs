@@ -92,7 +92,7 @@ impl Kinds {
     fn looked_at_by(&self, spec: &Spec) -> Vec<LookedAt> {
         let looked_at = |path: ResourcePath<'_>| {
             let below = match path.role {
-                PathRole::Directory(BelowDirectory::Managed) => true,
+                PathRole::Directory(BelowDirectory::Managed) | PathRole::Switched => true,
                 PathRole::Directory(BelowDirectory::LeftAlone)
                 | PathRole::Written { .. }
                 | PathRole::Probed => false,

@@ -18,6 +18,7 @@ use model::text::chain;
 use model::{Digest, FailureCode, PathOwnership, PathState};
 
 use crate::accounts::KeptAccounts;
+use crate::nixos::NixTools;
 use crate::package::{Aim, PackageWish, Packages};
 use crate::provider::{
     ChangeTurn, ChangeTurns, Decided, Notification, PathProvider, Provider, StateProvider,
@@ -44,6 +45,7 @@ pub struct Kinds {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) turns: Arc<ChangeTurns>,
     pub(crate) packages: Arc<Packages>,
+    pub(crate) nix: Arc<NixTools>,
     pub(crate) account_files: Arc<KeptAccounts>,
     pub(crate) digests: Arc<DigestCache>,
     /// Of the run under way.
@@ -59,6 +61,7 @@ impl Kinds {
             blobs,
             turns: Arc::default(),
             packages: Arc::default(),
+            nix: Arc::default(),
             account_files: Arc::default(),
             digests: Arc::default(),
             purpose: Arc::default(),
@@ -74,6 +77,7 @@ impl Kinds {
             blobs: Arc::clone(&self.blobs),
             turns: Arc::clone(&self.turns),
             packages: Arc::clone(&self.packages),
+            nix: Arc::clone(&self.nix),
             account_files: Arc::clone(&self.account_files),
             digests: Arc::clone(&self.digests),
             purpose: Arc::clone(&self.purpose),

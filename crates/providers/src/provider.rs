@@ -37,6 +37,7 @@ impl<'a> Provider<'a> {
             Spec::Tree(spec) => Provider::State(spec),
             Spec::Download(spec) => Provider::Path(spec),
             Spec::Archive(spec) => Provider::State(spec),
+            Spec::Image(spec) => Provider::State(spec),
             Spec::Symlink(spec) => Provider::Path(spec),
             Spec::Line(spec) => Provider::Path(spec),
             Spec::Exec(spec) => Provider::Command(spec),
@@ -55,6 +56,8 @@ impl<'a> Provider<'a> {
             Spec::Block(spec) => Provider::State(spec),
             Spec::Ini(spec) => Provider::State(spec),
             Spec::Json(spec) => Provider::State(spec),
+            Spec::Switch(spec) => Provider::State(spec),
+            Spec::Nixos(spec) => Provider::State(spec),
         }
     }
 
@@ -241,9 +244,9 @@ pub(crate) enum ChangeTurn {
     /// The package manager.
     Packages,
     /// Nothing: the service manager orders what it is asked for itself, and a unit that starts slowly
-    /// holds no other up.
+    /// holds no other up; what a pair of commands switches is that pair's alone.
     Units,
-    /// Nothing: what an archive holds is in a directory of its own, and to fetch it takes long.
+    /// Nothing: what an archive or an image holds is in a directory of its own, and to fetch it takes long.
     Archive,
 }
 

@@ -115,6 +115,8 @@ impl Kinds {
             {
                 self.below(&spec.path)
             }
+            // Its trees come from archives, and it replaces a link alone.
+            (Spec::Image(_), _) => TouchedFiles::default(),
             // By force.
             (
                 Spec::File(FileSpec { path, .. }) | Spec::Symlink(SymlinkSpec { path, .. }),

@@ -1,6 +1,7 @@
 //! The operator port's messages, which the CLI shares.
 
 pub mod authority;
+pub mod closures;
 pub mod joins;
 pub mod lists;
 pub mod objects;

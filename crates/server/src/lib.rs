@@ -20,6 +20,7 @@ pub mod authority;
 mod authority_files;
 mod cache;
 mod causes;
+mod closures;
 mod declared;
 mod enroll;
 mod failed_joins;

@@ -6,6 +6,7 @@
 mod blob;
 mod caller;
 mod checkin;
+mod closure;
 mod rollout;
 
 use std::sync::Arc;
@@ -242,6 +243,7 @@ async fn exchange(
         route::REPORT => json(&checkin::report(plane, caller, body::decode(&body)?).await?, gzip),
         route::STATE => json(&checkin::state(plane, caller).await?, gzip),
         route::BLOB => blob::blob(plane, caller, matched, &parts).await,
+        route::CLOSURE => closure::closure(plane, caller, matched, &parts).await,
         route::DISPATCH => {
             let answer = rollout::dispatch(plane, caller, wait(&parts)?).await?;
             rollout::or_no_content(answer, gzip)

@@ -9,6 +9,7 @@ use model::object::{MAX_INLINE, blobs_named};
 use model::{Digest, Kind, ObjectSet};
 use plane::{SetBase, SetWanted};
 use store::{Store, StoreError};
+use trust::nix::{StorePath, store_paths_in};
 
 use crate::cache::{ByteCache, HeldBytes};
 
@@ -24,6 +25,8 @@ const ENTITLED_ROOM: u64 = 64 * 1024;
 const BLOBS_BYTES: u64 = 16 * 1024 * 1024;
 /// What a blob takes in such a list.
 const BLOB_BYTES: u64 = 48;
+/// The lists of paths of the Nix store kept, in bytes.
+const STORE_PATHS_BYTES: u64 = 4 * 1024 * 1024;
 /// The most bytes of contents that one answer carries; the rest is fetched.
 const MAX_INLINE_TOTAL: u64 = 256 * 1024;
 
@@ -45,6 +48,12 @@ impl HeldBytes for Arc<BTreeSet<Digest>> {
     }
 }
 
+impl HeldBytes for Arc<[StorePath]> {
+    fn held_bytes(&self) -> u64 {
+        self.iter().map(|path| (size_of::<StorePath>() + path.name().len()) as u64).sum()
+    }
+}
+
 /// Why it is not known what a set entitles to.
 enum NotEntitled {
     UnknownSet,
@@ -59,6 +68,8 @@ pub(crate) struct ReleaseSets {
     /// to be kept has its list here all the same.
     entitled: ByteCache<Arc<[Digest]>>,
     blobs: ByteCache<Arc<BTreeSet<Digest>>>,
+    /// By digest of an object's content.
+    store_paths: ByteCache<Arc<[StorePath]>>,
 }
 
 impl ReleaseSets {
@@ -69,7 +80,8 @@ impl ReleaseSets {
     /// With so many bytes of sets.
     fn within(store: Arc<Store>, sets_bytes: u64) -> ReleaseSets {
         let (sets, blobs) = (ByteCache::new(sets_bytes), ByteCache::new(BLOBS_BYTES));
-        ReleaseSets { store, sets, entitled: ByteCache::new(ENTITLED_BYTES), blobs }
+        let store_paths = ByteCache::new(STORE_PATHS_BYTES);
+        ReleaseSets { store, sets, entitled: ByteCache::new(ENTITLED_BYTES), blobs, store_paths }
     }
 
     /// A set by root; `None` when it is not known here.
@@ -128,6 +140,29 @@ impl ReleaseSets {
             Err(NotEntitled::UnknownSet) => Ok(false),
             Err(NotEntitled::Store(error)) => Err(error),
         }
+    }
+
+    /// The paths of the Nix store that a set names (ROL-9): those whose text is in its modules or params, whatever
+    /// expression leads from there to a resource. Empty where the set is not known here.
+    pub(crate) async fn store_paths(&self, root: &Digest) -> Result<BTreeSet<StorePath>, StoreError> {
+        let mut named = BTreeSet::new();
+        let Some(set) = self.get(root).await? else { return Ok(named) };
+        for (key, stub) in set.objects() {
+            if matches!(key.section.kind.as_str(), Kind::MODULE | Kind::PARAMS) {
+                named.extend(self.store_paths_of(&stub.digest).await?.iter().cloned());
+            }
+        }
+        Ok(named)
+    }
+
+    async fn store_paths_of(&self, object: &Digest) -> Result<Arc<[StorePath]>, StoreError> {
+        if let Some(known) = self.store_paths.get(object) {
+            return Ok(known);
+        }
+        let content = self.store.content(object, None).await?.unwrap_or_default();
+        let named: Arc<[StorePath]> = store_paths_in(&content).into_iter().collect();
+        self.store_paths.put(*object, named.clone());
+        Ok(named)
     }
 
     /// Every content that a set names, in order.

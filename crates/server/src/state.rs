@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use wire::{Code, Problem};
 
 use crate::authority::NodeAuthorities;
+use crate::closures::ClosureShelf;
 use crate::failed_joins;
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
@@ -40,11 +41,15 @@ use crate::work::Orchestrator;
 const ENROLLMENTS: usize = 32;
 /// Blobs sent at once; more wait.
 const BLOBS: usize = 8;
+/// Archives of closures sent at once; more wait.
+const CLOSURES: usize = 16;
 
 pub(crate) struct ControlPlane {
     pub(crate) store: Arc<Store>,
     pub(crate) index: Arc<FleetIndex>,
     pub(crate) sets: ReleaseSets,
+    /// Closures for nodes that reach no cache.
+    pub(crate) closures: Arc<ClosureShelf>,
     /// What releases grant, by root.
     pub(crate) grants: GrantIndex,
     /// The two sets of every node that synchronizes, and their links.
@@ -81,6 +86,8 @@ pub(crate) struct ControlPlane {
     /// Enrollments through proxies, from the first byte of their bodies on.
     pub(crate) proxied_enrollments: Semaphore,
     pub(crate) blobs: Semaphore,
+    /// Archives of closures sent at once.
+    pub(crate) closure_answers: Arc<Semaphore>,
     /// Requests under way of nodes behind proxies.
     pub(crate) proxied: Arc<Peers>,
     /// Wakes who notifies links of requests for runs.
@@ -122,6 +129,7 @@ impl ControlPlane {
         let authorities = Arc::new(NodeAuthorities::new(dir, founded.node_ca));
         ControlPlane {
             sets: ReleaseSets::new(store.clone()),
+            closures: Arc::new(ClosureShelf::new(dir)),
             grants: GrantIndex::new(store.clone()),
             hub: Arc::new(Hub::new(store.clone(), index.clone())),
             work: Orchestrator::new(),
@@ -146,6 +154,7 @@ impl ControlPlane {
             enrollments: Semaphore::new(ENROLLMENTS),
             proxied_enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),
+            closure_answers: Arc::new(Semaphore::new(CLOSURES)),
             proxied: Arc::default(),
             run_requested: Notify::new(),
             requesting_runs: tokio::sync::Mutex::new(()),

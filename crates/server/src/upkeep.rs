@@ -50,10 +50,13 @@ pub(crate) async fn run(
             _ = trust_every.tick() => read_trust(&plane).await,
             _ = beacons.tick() => renew(&plane).await,
             _ = joins.tick() => crate::joins::forget_lapsed(&plane).await,
-            _ = prune.tick() => match plane.store.prune(now(), Retention::default()).await {
+            _ = prune.tick() => {
+                crate::closures::sweep(&plane).await;
+                match plane.store.prune(now(), Retention::default()).await {
                 Ok(pruned) => tracing::debug!(?pruned, "pruned"),
                 Err(error) => tracing::warn!(error = %chain(&error), "cannot prune"),
-            },
+                }
+            }
             () = stopped(&mut shutdown) => return flush(&plane, &journal).await,
         }
     }

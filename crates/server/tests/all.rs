@@ -14,6 +14,7 @@ mod bad_peers_cost_only_themselves;
 mod certificates_are_renewed;
 mod certificates_are_told;
 mod certificates_carry_declared_data;
+mod closures_come_from_the_control_plane;
 mod copies_are_noticed_within_two_contacts;
 mod data_that_went_back_is_overtaken;
 mod declared_keys_are_the_only_ones;

@@ -13,6 +13,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use server::api::authority::STAGE_AUTHORITY;
+use server::api::closures::*;
 use server::api::joins::*;
 use server::api::lists::*;
 use server::api::objects::*;
@@ -39,7 +40,7 @@ fn document() -> Value {
         .into_generator();
     let operations = operations!(generator:
         STATUS NODES NODE ENTRY REMOVE_NODE SEALING_KEYS JOINS APPROVE_JOIN DENY_JOIN FORGET_JOIN RESOLVE_COPY TRAITS FACTS RUNS RUN HEAD
-        RELEASES CHUNK MISSING FETCH PUT_CHUNKS
+        RELEASES CHUNK MISSING FETCH PUT_CHUNKS PUT_CLOSURE
         COMMIT ADD_BEACONS LISTS ADD_LISTS FAILED_JOINS REQUEST_RUN REQUEST_TAGGED_RUN TRUST ADD_TRUST STAGE_AUTHORITY ISSUE_PROXY
         SET_LOG_LEVEL
         OBJECTS OBJECT APPLY DELETE_OBJECTS SYNC RESYNC

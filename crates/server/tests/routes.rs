@@ -24,6 +24,7 @@ async fn every_route_of_the_table_is_answered_and_no_other_method() {
             let path = path
                 .replace("{digest}", &Digest::of(b"nothing").to_string())
                 .replace("{id}", "stable@0a")
+                .replace("{hash}", "0c6kzph7l0dcbfmjap64f0czdafn3b7x")
                 .replace("{node_id}", node.id.as_str());
             for method in METHODS {
                 let allowed = method == route.method;
@@ -39,7 +40,7 @@ async fn every_route_of_the_table_is_answered_and_no_other_method() {
                 if allowed {
                     // Answered: well, or refused for what was asked and not for where.
                     let expected = match (route.path, route.access) {
-                        (route::BLOB, _) => Code::NotEntitled.status(),
+                        (route::BLOB | route::CLOSURE, _) => Code::NotEntitled.status(),
                         (route::TRUST_LINKS | route::ROLLOUT, _) => Code::NotFound.status(),
                         (route::DISPATCH, _) => 204,
                         (

@@ -110,6 +110,9 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature { name: "guards", resource_keys: &["only_if", "not_if"], ..Feature::NONE },
     Feature { name: "archive", resource_types: &["archive"], ..Feature::NONE },
+    // An older agent would fail each of them, and confirm the release all the same.
+    Feature { name: "generation-parts", resource_types: &["image", "switch"], ..Feature::NONE },
+    Feature { name: "nixos", resource_types: &["nixos"], ..Feature::NONE },
     Feature { name: "force", attributes: FORCE, ..Feature::NONE },
     Feature { name: "part-validate", attributes: PART_VALIDATE, ..Feature::NONE },
     Feature { name: "update-password", attributes: UPDATE_PASSWORD, ..Feature::NONE },

@@ -18,6 +18,7 @@ pub mod group_token;
 pub mod key;
 pub mod lists;
 mod next_version;
+pub mod nix;
 pub mod probe_evidence;
 pub mod provenance;
 pub mod release;

@@ -91,6 +91,8 @@ codes! {
         "A node may fetch only what its own set names."
     NotFound "not-found" 404 "There is no such thing"
         "Check the name; `list` of `muster node`, `object`, `task`, `workflow`, `rollout` and `release` shows what there is."
+    RangeBehindEnd "range-behind-end" 416 "The range begins behind the end of the content"
+        "`Content-Range` of the answer has the content's length. What was fetched so far is whole, or of something else."
     MethodNotAllowed "method-not-allowed" 405 "The route does not take this method"
         "docs/protocol.md lists every route with its method."
     TokenMalformed "token-malformed" 400 "The token is not whole"

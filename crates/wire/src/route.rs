@@ -44,6 +44,8 @@ pub const CHECKIN: &str = "/v1/agent/checkin";
 pub const REPORT: &str = "/v1/agent/report";
 /// A content by digest.
 pub const BLOB: &str = "/v1/blobs/{digest}";
+/// What is known of a path of the Nix store, by its hash; or the archive of one, by SHA-256 (ROL-9).
+pub const CLOSURE: &str = "/v1/agent/closure/{hash}";
 /// Enrollment.
 pub const ENROLL: &str = "/v1/enroll";
 /// Why a host could not join.
@@ -114,6 +116,7 @@ pub const ROUTES: &[Route] = &[
         moves: "set down",
     },
     Route { method: "GET", path: BLOB, by_node: None, access: Access::Node, moves: "content down" },
+    Route { method: "GET", path: CLOSURE, by_node: None, access: Access::Node, moves: "content down" },
     Route { method: "POST", path: ENROLL, by_node: None, access: Access::Open, moves: "identity" },
     Route { method: "POST", path: BOOTSTRAP_REPORT, by_node: None, access: Access::Open, moves: "log up" },
     Route { method: "GET", path: TRUST_LINKS, by_node: None, access: Access::Open, moves: "trust down" },

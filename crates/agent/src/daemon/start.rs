@@ -15,6 +15,7 @@ use super::trusted::ControlPlaneTrust;
 use crate::activations::{ActivationParts, FoundActivations};
 use crate::capabilities;
 use crate::clock::now;
+use crate::closure_relay::SessionClosures;
 use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonHandle, DaemonInbox};
 use crate::exchange::{AgentIntroduction, CheckInClient};
@@ -132,6 +133,7 @@ impl DaemonFoundation {
     fn open(machine: Machine, handle: DaemonHandle) -> Result<DaemonFoundation, StartError> {
         let key = machine.key()?;
         let session = Arc::new(machine.session(&key)?);
+        machine.kinds.relay_closures(Arc::new(SessionClosures::new(session.clone())));
         let member = Arc::new(MembershipFile::new(&machine, key)?);
         let durable = &machine.durable;
         // Temporary files of a run that died lie only beside managed paths.

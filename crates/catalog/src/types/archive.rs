@@ -16,7 +16,7 @@ use crate::schema::{
 };
 
 /// The most leading names that are dropped.
-const MAX_STRIP: i64 = 16;
+pub(super) const MAX_STRIP: i64 = 16;
 /// The name of the archive in a state: which one was unpacked, and how.
 pub const ARCHIVE_TEXT: &str = "archive";
 
@@ -138,20 +138,31 @@ impl StateSpec for ArchiveSpec {
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
-    let given = |name: &str| attributes.contains_key(name);
     let all = ["source", "url", "sha256", "headers", "ca_file", "strip", "only", "exclude"];
+    origin_rules("archive", &all, attributes)
+}
+
+/// The rules between the attributes that say where an archive comes from, for a type that unpacks one. `all` are those
+/// that it does not have where it is absent.
+pub(super) fn origin_rules(
+    kind: &str,
+    all: &[&str],
+    attributes: &BTreeMap<String, Value>,
+) -> Vec<AttributeProblem> {
+    let given = |name: &str| attributes.contains_key(name);
     if is_absent(attributes) {
-        let conflict = |name: &str| {
-            let message = format!("an archive that is absent has no `{name}`");
+        let conflict = |name: &&str| {
+            let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
+            let message = format!("{article} {kind} that is absent has no `{name}`");
             AttributeProblem::conflict(name, message, "drop it, or drop `state: absent`")
         };
-        return all.into_iter().find(|name| given(name)).map(conflict).into_iter().collect();
+        return all.iter().find(|name| given(name)).map(conflict).into_iter().collect();
     }
     let mut found = Vec::new();
     match (given("source"), given("url")) {
         (false, false) => found.push(AttributeProblem::missing(
             None,
-            "`archive` needs `source` or `url`".to_owned(),
+            format!("`{kind}` needs `source` or `url`"),
             "add `source:`, a file below files/, or `url:` and `sha256:`",
         )),
         (true, true) => found.push(AttributeProblem::conflict(

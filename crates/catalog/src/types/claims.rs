@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use lang::Value;
 
 use super::{
-    FSTAB, FileClaim, HOSTNAME, HOSTS, PathRole, RepositoryPaths, ResourcePath, Spec, cron, sudo, sysctl,
-    unit,
+    FSTAB, FileClaim, HOSTNAME, HOSTS, PathRole, RepositoryPaths, ResourcePath, Spec, cron, image, sudo,
+    sysctl, unit,
 };
 use crate::own_paths::normalized;
 use crate::schema::{is_absent, literal};
@@ -16,6 +16,8 @@ use crate::schema::{is_absent, literal};
 pub enum PathClaim {
     /// All that is at this path.
     Whole(String),
+    /// All that is at this path, and below it: nothing else may be declared there.
+    Below(String),
     /// A part of the file at this path.
     Part {
         /// The path.
@@ -26,11 +28,26 @@ pub enum PathClaim {
 }
 
 impl PathClaim {
+    /// The path.
+    pub fn path(&self) -> &str {
+        match self {
+            PathClaim::Whole(path) | PathClaim::Below(path) | PathClaim::Part { path, .. } => path,
+        }
+    }
+
+    /// Whether it is of something that lies below this path.
+    pub fn lies_below(&self, path: &str) -> bool {
+        self.path()
+            .strip_prefix(path.trim_end_matches('/'))
+            .is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'))
+    }
+
     /// Of the path in its one form, so that no two ways to write it make two files.
     fn normalized(self) -> PathClaim {
         let tidy = |path: String| normalized(&path).into_owned();
         match self {
             PathClaim::Whole(path) => PathClaim::Whole(tidy(path)),
+            PathClaim::Below(path) => PathClaim::Below(tidy(path)),
             PathClaim::Part { path, what } => PathClaim::Part { path: tidy(path), what },
         }
     }
@@ -54,6 +71,10 @@ pub fn declared_claims(
         // A file of which nothing is said but its owner may have parts that others write.
         "file" if !given(&["content", "source", "template"]) && !is_absent(attributes) => Vec::new(),
         "file" | "download" | "archive" | "directory" | "symlink" => named(&|name| vec![name.to_owned()]),
+        "image" => {
+            let paths = name.map(|name| [Some(name.to_owned()), image::store_of(&normalized(name))]);
+            paths.into_iter().flatten().flatten().map(PathClaim::Below).collect()
+        }
         "cron" => in_folder(cron::FOLDER),
         "sudo" => in_folder(sudo::FOLDER),
         "repository" => named(&repository_files),
@@ -91,6 +112,7 @@ impl Spec {
             PathRole::Written { claim: Some(FileClaim::Part(what)), .. } => {
                 Some(PathClaim::Part { path: path.path.into_owned(), what })
             }
+            PathRole::Switched => Some(PathClaim::Below(path.path.into_owned())),
             PathRole::Written { claim: None, .. }
             | PathRole::Contents
             | PathRole::Watched

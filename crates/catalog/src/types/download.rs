@@ -12,7 +12,7 @@ use crate::schema::{
 };
 
 /// Where Debian keeps the certificates of the CAs that a machine believes.
-const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
+pub(super) const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The headers of a request.
 pub(super) const HEADERS: Attribute = Attribute::new(
     "headers",

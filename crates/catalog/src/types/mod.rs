@@ -18,16 +18,19 @@ mod file;
 mod group;
 mod host;
 mod hostname;
+mod image;
 mod ini;
 mod json;
 mod line;
 mod mount;
+mod nixos;
 mod package;
 mod paths;
 mod repository;
 mod service;
 mod ssh_key;
 mod sudo;
+mod switch;
 mod symlink;
 mod sysctl;
 mod timer;
@@ -50,10 +53,12 @@ pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use hostname::{HOSTNAME, HostnameSpec, MACHINE_INFO};
+pub use image::{IMAGE_REST_TEXT, IMAGE_TARGET_TEXT, ImageSpec, is_tree_name};
 pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
+pub use nixos::{NIXOS_PROFILE_TEXT, NIXOS_RUNNING_TEXT, NIXOS_SWITCH_ENDED, NIXOS_SWITCH_TEXT, NixosSpec};
 pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
 pub use paths::{
     ACCOUNT_FILES, BelowDirectory, FileClaim, PACKAGE_DATABASE, PathRole, ResourcePath, WrittenContent,
@@ -61,6 +66,7 @@ pub use paths::{
 pub use repository::{RepositoryPaths, RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
+pub use switch::{SWITCH_TEXT, SwitchSpec};
 pub use symlink::SymlinkSpec;
 pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use unit::{
@@ -82,6 +88,7 @@ pub static TYPES: &[&ResourceType] = &[
     &json::TYPE,
     &download::TYPE,
     &archive::TYPE,
+    &image::TYPE,
     &host::TYPE,
     &repository::TYPE,
     &package::TYPE,
@@ -98,6 +105,8 @@ pub static TYPES: &[&ResourceType] = &[
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
+    &switch::TYPE,
+    &nixos::TYPE,
 ];
 
 /// A bound resource's own part, by type.
@@ -113,6 +122,8 @@ pub enum Spec {
     Download(DownloadSpec),
     /// A directory with what an archive holds.
     Archive(ArchiveSpec),
+    /// A tree of files that is switched as a whole.
+    Image(ImageSpec),
     /// A symbolic link.
     Symlink(SymlinkSpec),
     /// One line in a text file.
@@ -149,6 +160,10 @@ pub enum Spec {
     Ini(IniSpec),
     /// Values in a JSON file.
     Json(JsonSpec),
+    /// Something that a pair of commands switches.
+    Switch(SwitchSpec),
+    /// The system of a NixOS host.
+    Nixos(NixosSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -215,6 +230,7 @@ impl Spec {
             Spec::Tree(spec) => Some((&spec.path, spec.ensure)),
             Spec::Download(spec) => Some((&spec.path, spec.ensure)),
             Spec::Archive(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Image(spec) => Some((&spec.path, spec.tree.ensure)),
             Spec::Symlink(spec) => Some((&spec.path, spec.ensure)),
             Spec::Line(spec) => Some((&spec.path, spec.ensure)),
             Spec::Exec(_)
@@ -232,8 +248,16 @@ impl Spec {
             | Spec::Hostname(_)
             | Spec::Block(_)
             | Spec::Ini(_)
-            | Spec::Json(_) => None,
+            | Spec::Json(_)
+            | Spec::Switch(_)
+            | Spec::Nixos(_) => None,
         }
+    }
+
+    /// Whether it is a part of a generation that is switched as a whole or not at all: where it fails, the switch to its
+    /// release has failed, and no probe has to find that out (ROL-10).
+    pub fn is_switched_whole(&self) -> bool {
+        matches!(self, Spec::Image(_) | Spec::Switch(_) | Spec::Nixos(_))
     }
 
     /// The spec as that of a thing with a state, if its type is one.
@@ -241,6 +265,7 @@ impl Spec {
         match self {
             Spec::Tree(spec) => Some(spec),
             Spec::Archive(spec) => Some(spec),
+            Spec::Image(spec) => Some(spec),
             Spec::Host(spec) => Some(spec),
             Spec::Repository(spec) => Some(spec),
             Spec::Package(spec) => Some(spec),
@@ -255,6 +280,8 @@ impl Spec {
             Spec::Block(spec) => Some(spec),
             Spec::Ini(spec) => Some(spec),
             Spec::Json(spec) => Some(spec),
+            Spec::Switch(spec) => Some(spec),
+            Spec::Nixos(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Download(_)

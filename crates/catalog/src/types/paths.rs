@@ -33,6 +33,8 @@ pub enum PathRole {
     },
     /// It declares this directory.
     Directory(BelowDirectory),
+    /// It has all that is at this path and below it, and replaces it as a whole.
+    Switched,
     /// Everything in this directory counts for it.
     Contents,
     /// Others write this file, and the resource is as declared or not by what it holds.
@@ -125,6 +127,11 @@ impl Spec {
             Spec::Archive(spec) => {
                 vec![ResourcePath::new(&spec.path, PathRole::Directory(BelowDirectory::Managed))]
             }
+            // Which files a tree has is known once it is unpacked.
+            Spec::Image(spec) => vec![
+                ResourcePath::new(&spec.path, PathRole::Switched),
+                ResourcePath::new(&spec.store, PathRole::Switched),
+            ],
             Spec::Line(spec) => vec![ResourcePath::part(&spec.path, "a line", spec.ownership.mode)],
             Spec::Block(spec) => {
                 vec![ResourcePath::part(&spec.file.path, "a block", spec.file.ownership.mode)]
@@ -174,7 +181,7 @@ impl Spec {
                 let probed = spec.creates.iter().chain(&spec.cwd);
                 probed.map(|path| ResourcePath::new(path, PathRole::Probed)).collect()
             }
-            Spec::Custom(_) => Vec::new(),
+            Spec::Custom(_) | Spec::Switch(_) | Spec::Nixos(_) => Vec::new(),
         };
         Box::new(paths.into_iter())
     }

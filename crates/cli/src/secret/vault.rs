@@ -49,6 +49,7 @@ fn request(
         headers,
         // An address of this machine needs none.
         roots_pem: fs::read(roots).unwrap_or_default(),
+        from: 0,
         max_size: MAX_ANSWER,
         timeout,
         proxies: ProxySettings::from_environment(),

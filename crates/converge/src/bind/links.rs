@@ -292,18 +292,32 @@ fn claiming(modules: &[BoundModule]) -> impl Iterator<Item = (SlotIndex, &BoundR
     })
 }
 
-/// Which resource is the first to write a file as a whole, by its path.
+/// Which resource is the first to write a file as a whole, by its path; and which have all that is below a path.
 #[derive(Default)]
-struct WholeClaims<'a>(BTreeMap<String, (&'a ResourceId, &'a Spec)>);
+struct WholeClaims<'a> {
+    whole: BTreeMap<String, (&'a ResourceId, &'a Spec)>,
+    below: Vec<(String, &'a ResourceId)>,
+}
 
 impl<'a> WholeClaims<'a> {
     /// Takes in what a resource writes whole; says why not, where another one writes it otherwise.
     fn claim(&mut self, resource: &'a BoundResource, spec: &'a Spec) -> Option<String> {
         let mut refused = None;
         for claim in spec.path_claims() {
-            let PathClaim::Whole(path) = claim else { continue };
-            match self.0.get(&path) {
-                None => drop(self.0.insert(path, (&resource.id, spec))),
+            if let Some(message) = self.below(&claim, &resource.id) {
+                refused = Some(message);
+            }
+            let path = match claim {
+                PathClaim::Part { .. } => continue,
+                PathClaim::Whole(path) => path,
+                PathClaim::Below(path) => {
+                    refused = refused.or_else(|| self.above(&path, &resource.id));
+                    self.below.push((path.clone(), &resource.id));
+                    path
+                }
+            };
+            match self.whole.get(&path) {
+                None => drop(self.whole.insert(path, (&resource.id, spec))),
                 Some((_, first)) if *first == spec => {}
                 Some((first, _)) => {
                     let second = &resource.id;
@@ -314,14 +328,31 @@ impl<'a> WholeClaims<'a> {
         refused
     }
 
+    /// Why a resource may not write something that lies below what another one has as a whole.
+    fn below(&self, claim: &PathClaim, second: &ResourceId) -> Option<String> {
+        let (above, first) =
+            self.below.iter().find(|(path, first)| *first != second && claim.lies_below(path))?;
+        Some(format!("{second} writes {} below {above}, which {first} replaces as a whole", claim.path()))
+    }
+
+    /// Why a resource may not have all that is below a path: another one writes some of it.
+    fn above(&self, path: &str, second: &ResourceId) -> Option<String> {
+        let lies_below = |(known, _): &(&String, _)| PathClaim::Whole((*known).clone()).lies_below(path);
+        let (known, (first, _)) = self.whole.iter().find(lies_below)?;
+        Some(format!("{second} replaces {path} as a whole, and {first} writes {known} below it"))
+    }
+
     /// Why a resource may not write its part of a file that another one writes whole.
     fn refusal_of_part(&self, spec: &Spec) -> Option<String> {
-        spec.path_claims().into_iter().find_map(|claim| match claim {
-            PathClaim::Part { path, what } => {
-                let (first, _) = self.0.get(&path)?;
-                Some(format!("{what} in {path}, which {first} declares whole"))
-            }
-            PathClaim::Whole(_) => None,
+        spec.path_claims().into_iter().find_map(|claim| match &claim {
+            PathClaim::Part { path, what } => match self.whole.get(path) {
+                Some((first, _)) => Some(format!("{what} in {path}, which {first} declares whole")),
+                None => {
+                    let (above, first) = self.below.iter().find(|(above, _)| claim.lies_below(above))?;
+                    Some(format!("{what} in {path}, below {above}, which {first} replaces as a whole"))
+                }
+            },
+            PathClaim::Whole(_) | PathClaim::Below(_) => None,
         })
     }
 }

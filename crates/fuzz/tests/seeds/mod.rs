@@ -15,6 +15,7 @@ use trust::equivocation::{SEEN_FORMAT, SeenRecord, Testimony};
 use trust::feed_proof::{self, FeedOwner, FeedSigner, ProvenChange, ProvenHead};
 use trust::group_token::{self, GroupAdmission, GroupClaims};
 use trust::lists;
+use trust::nix::{CacheKey, NarInfo};
 use trust::provenance::{AnchoredTrust, EntryProof, Provenance, TrustAnchor};
 use trust::sealing::{self, RelayedStatement, SealedSecret, SealingStatement, SecretKeys, SecretSealer, age};
 use trust::seen::Seen;
@@ -255,6 +256,20 @@ fn head_proof() -> Vec<u8> {
     feed_signer().sign_head(&change().0, &head)
 }
 
+fn cache_key() -> CacheKey {
+    let public = key().public().to_string();
+    format!("cache-1:{}", public.split_once(':').unwrap().1).parse().unwrap()
+}
+
+fn narinfo() -> NarInfo {
+    let text = "StorePath: /nix/store/0c6kzph7l0dcbfmjap64f0czdafn3b7x-a\nURL: nar/a.nar.xz\nCompression: xz\nFileSize: \
+                80\nNarHash: sha256:0mdqa9w1p6cmli6976v4wi0sw9r4p5prkj7lzfd1877wk11c9c73\nNarSize: 112\nReferences: \
+                1c6kzph7l0dcbfmjap64f0czdafn3b7x-b\nDeriver: 2c6kzph7l0dcbfmjap64f0czdafn3b7x-a.drv\n";
+    let info: NarInfo = text.parse().unwrap();
+    let signature = key().sign(info.fingerprint().as_bytes());
+    info.signed("cache-1", &signature)
+}
+
 fn statement() -> SealingStatement {
     let (fleet, recipient) = ("demo-1".parse().unwrap(), sealing_key().public());
     SealingStatement { fleet, hostname: hostname(), recipient, at: now() }
@@ -327,6 +342,7 @@ pub fn made() -> Vec<Seed> {
         ("joins", "answer", body::encode(&enroll_answer()).unwrap()),
         ("joins", "request", body::encode(&enroll_request()).unwrap()),
         ("key_file", "ed25519", key().to_file().as_bytes().to_vec()),
+        ("narinfo", "signed.narinfo", narinfo().to_string().into_bytes()),
         ("proof", "exact", body::encode(&selection().prove("web-1", None).unwrap()).unwrap()),
         ("provenance", "of-a-path", body::encode(&provenance()).unwrap()),
         ("provenance", "seen", body::encode(&seen_record()).unwrap()),
@@ -351,6 +367,7 @@ pub fn made() -> Vec<Seed> {
 }
 
 pub fn are_taken() {
+    narinfo().verified(&narinfo().path, &[cache_key()]).unwrap();
     age::decrypt(&age_file(), &[sealing_key()], 100).unwrap();
     let (secret, keys) = sealed();
     sealing::open(&sealing_key(), &hostname(), &secret, Some(&keys)).unwrap();

@@ -71,6 +71,8 @@ struct PartOfFile<'p> {
 #[derive(Default)]
 struct Claimed<'p> {
     whole: BTreeMap<String, Vec<PlacedIn<'p>>>,
+    /// Those that have all that is below a path, by that.
+    below: Vec<(String, PlacedIn<'p>)>,
     parts: Vec<PartOfFile<'p>>,
 }
 
@@ -88,14 +90,38 @@ impl<'p> Claimed<'p> {
         for claim in claims(placed) {
             match claim {
                 PathClaim::Whole(path) => self.whole.entry(path).or_default().push(by),
+                PathClaim::Below(path) => {
+                    self.whole.entry(path.clone()).or_default().push(by);
+                    self.below.push((path, by));
+                }
                 PathClaim::Part { path, what } => self.parts.push(PartOfFile { by, path, what }),
             }
         }
     }
 
+    /// What lies below a path that another one replaces as a whole.
+    fn below_others(&self) -> Vec<ClaimClash<'p>> {
+        let mut found = Vec::new();
+        for (above, first) in &self.below {
+            let of_whole = self.whole.iter().flat_map(|(path, all)| all.iter().map(move |by| (path, by)));
+            let of_parts = self.parts.iter().map(|part| (&part.path, &part.by));
+            let is_below = |(path, by): &(&String, &PlacedIn<'p>)| {
+                PathClaim::Whole((*path).clone()).lies_below(above)
+                    && by.placed.resource.label() != first.placed.resource.label()
+            };
+            for (path, second) in of_whole.chain(of_parts).filter(is_below) {
+                let (a, b) = (first.placed.resource.label(), second.placed.resource.label());
+                let message = format!("`{b}` writes `{path}`, and `{a}` replaces all of `{above}`");
+                let help = "put it into the archive, or somewhere else";
+                found.push(ClaimClash { first: *first, second: *second, message, help });
+            }
+        }
+        found
+    }
+
     /// What clashes, but for two whose identity is the path.
     fn clashes(&self) -> Vec<ClaimClash<'p>> {
-        let mut found = Vec::new();
+        let mut found = self.below_others();
         for (path, all) in &self.whole {
             for (at, second) in all.iter().enumerate() {
                 let first = all[..at].iter().find(|first| {
@@ -113,7 +139,7 @@ impl<'p> Claimed<'p> {
         for PartOfFile { by, path, what } in &self.parts {
             for whole in self.whole.get(path).into_iter().flatten().take(1) {
                 let (message, help) = match whole.placed.resource.kind.as_str() {
-                    kind @ ("directory" | "archive" | "symlink") => (
+                    kind @ ("directory" | "archive" | "image" | "symlink") => (
                         format!("{what} in `{path}`, which is declared as a `{kind}`"),
                         "a part can only be of a file: keep one of them",
                     ),

@@ -23,7 +23,7 @@ pub(super) fn clashes(verdicts: &[Arc<ModuleJudgement>]) -> Vec<(DeclaredPositio
         for claim in spec.path_claims() {
             match claim {
                 PathClaim::Part { path, what } => parts.push((path, what, judged)),
-                PathClaim::Whole(path) => match whole.get(&path) {
+                PathClaim::Whole(path) | PathClaim::Below(path) => match whole.get(&path) {
                     None => drop(whole.insert(path, judged)),
                     Some(first) => {
                         let same = first.resource.spec == judged.resource.spec;

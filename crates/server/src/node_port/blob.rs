@@ -50,20 +50,31 @@ pub(super) async fn blob(
 
 /// What is asked for of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+pub(super) enum AskedRange {
     /// From a byte on, up to and with another if one is named.
     From(u64, Option<u64>),
     /// The last bytes.
     Last(u64),
 }
 
-impl Asked {
+impl AskedRange {
+    /// The bytes that are asked for of a content of this size; `None` where they begin behind its end.
+    pub(super) fn of(self, size: u64) -> Option<Range<u64>> {
+        let (start, end) = match self {
+            AskedRange::From(start, last) => {
+                (start, last.map_or(size, |last| last.saturating_add(1).min(size)))
+            }
+            AskedRange::Last(count) => (size.saturating_sub(count), size),
+        };
+        (start < end).then_some(start..end)
+    }
+
     /// The bytes to answer with, at most [`MAX_RANGE`]. Behind the end there are none: an agent that
     /// has all of a content, and was stopped before it kept it, learns so that it is whole.
     fn within(self, size: u64) -> Range<u64> {
         let (start, end) = match self {
-            Asked::From(start, last) => (start, last.map_or(size, |last| last.saturating_add(1))),
-            Asked::Last(count) => (size.saturating_sub(count), size),
+            AskedRange::From(start, last) => (start, last.map_or(size, |last| last.saturating_add(1))),
+            AskedRange::Last(count) => (size.saturating_sub(count), size),
         };
         let start = start.min(size);
         start..end.min(size).min(start.saturating_add(MAX_RANGE))
@@ -72,16 +83,16 @@ impl Asked {
 
 /// Reads `Range: bytes=a-b`, `bytes=a-` or `bytes=-n` (RFC 9110); anything else is no range, and asks
 /// for all.
-fn range(parts: &http::request::Parts) -> Asked {
-    let all = Asked::From(0, None);
+pub(super) fn range(parts: &http::request::Parts) -> AskedRange {
+    let all = AskedRange::From(0, None);
     let range = parts.headers.get(header::RANGE).and_then(|value| value.to_str().ok());
     let Some((from, to)) = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-')) else {
         return all;
     };
     match (from.parse().ok(), to.parse().ok()) {
-        (Some(from), None) if to.is_empty() => Asked::From(from, None),
-        (Some(from), Some(to)) if from <= to => Asked::From(from, Some(to)),
-        (None, Some(count)) if from.is_empty() => Asked::Last(count),
+        (Some(from), None) if to.is_empty() => AskedRange::From(from, None),
+        (Some(from), Some(to)) if from <= to => AskedRange::From(from, Some(to)),
+        (None, Some(count)) if from.is_empty() => AskedRange::Last(count),
         _ => all,
     }
 }
@@ -92,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(range: &str) -> Asked {
+    fn asked(range: &str) -> AskedRange {
         let request = http::Request::builder().header(header::RANGE, range).body(()).unwrap();
         super::range(&request.into_parts().0)
     }

@@ -11,6 +11,7 @@
 //! JSON, and what scrapers read stand beside it.
 
 mod call;
+mod closures;
 mod fleet;
 mod joins;
 mod operator_authority;
@@ -41,6 +42,7 @@ use wire::{Code, Problem};
 
 use crate::answer::{PortReply, json, refuse};
 use crate::api::authority::STAGE_AUTHORITY;
+use crate::api::closures::PUT_CLOSURE;
 use crate::api::joins::{APPROVE_JOIN, DENY_JOIN, FORGET_JOIN, JOINS, RESOLVE_COPY};
 use crate::api::lists::{ADD_LISTS, FAILED_JOINS, LISTS};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
@@ -120,6 +122,7 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::MISSING, publish::missing),
         route(&api::FETCH, publish::fetch),
         route(&api::PUT_CHUNKS, publish::put_chunks),
+        route(&PUT_CLOSURE, closures::put),
         route(&api::COMMIT, releases::commit),
         route(&api::ADD_BEACONS, publish::add_beacons),
         route(&LISTS, |call, _| lists::view(call)),

@@ -1,0 +1,405 @@
+//! [`ClosureShelf`]: closures of NixOS for nodes that reach no cache (ROL-9), in files beside the database.
+//!
+//! ```text
+//! DATA/closures/paths/HASH.narinfo   what is known of a path, with the signatures of its cache
+//!              /blobs, partial       archives by SHA-256; those that are on their way
+//! ```
+//!
+//! Invariants:
+//! - A path is there only once all that it needs is, and its archive has the SHA-256 that its narinfo states.
+//! - What is there of a path never changes.
+//! - Nothing is believed of who signed what: nodes verify that by the keys that their release pins.
+//! - A path that no set names which a node is pointed to goes [`KEPT_FOR`] after it was last named or uploaded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use model::Digest;
+use spool::atomic::{read_file, write_file};
+use spool::{BlobStore, Disk, SpoolError};
+use trust::nix::{
+    MAX_CLOSURE_PATHS, MAX_NAR, MAX_NARINFO, NarCompression, NarInfo, StorePath, is_store_hash,
+};
+
+use crate::cache::ByteCache;
+use crate::state::ControlPlane;
+
+/// The most bytes of all archives together.
+pub(crate) const MAX_CLOSURES: u64 = 256 * 1024 * 1024 * 1024;
+/// How long a path stays that nothing names any more.
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
+/// How often it is looked what goes.
+const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// No sweep so long after a piece of an upload came: it would take it away.
+const UPLOAD_RESTS: Duration = Duration::from_secs(3600);
+/// What closures consist of, kept in memory, in bytes.
+const MEMBERS_BYTES: u64 = 8 * 1024 * 1024;
+const MODE: u32 = 0o600;
+
+/// Why a piece of a path is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PutPathError {
+    /// The archive is packed: its pieces could not be verified by its hash.
+    #[error(
+        "the archive of {0} is packed: upload from a folder that `nix copy --to \
+         'file:///DIR?compression=none' PATH` made"
+    )]
+    Packed(StorePath),
+    /// A path that it needs is not there.
+    #[error("{path} needs {needs}, which is not here: what is needed comes first")]
+    Lacking {
+        /// The path.
+        path: StorePath,
+        /// What it needs.
+        needs: StorePath,
+    },
+    /// The path is there with another archive.
+    #[error("{0} is here with other bytes: two builds of it differ, and a node would get either")]
+    Other(StorePath),
+    /// It cannot be kept.
+    #[error("the closure cannot be kept")]
+    Spool(#[from] SpoolError),
+}
+
+/// How far a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathProgress {
+    /// So many bytes of its archive are here.
+    Partial(u64),
+    /// All of it is here.
+    Whole,
+}
+
+/// The closures of one control plane. What touches the disk waits for it.
+pub(crate) struct ClosureShelf {
+    dir: PathBuf,
+    disk: Disk,
+    /// Opened by the first upload, or where there is one. Locked while a piece is taken.
+    nars: Mutex<Option<Arc<BlobStore>>>,
+    /// By digest of a closure's name: the digests of the names by which its parts are asked for, in order.
+    members: ByteCache<Arc<[Digest]>>,
+    swept: Mutex<SweepTimes>,
+}
+
+#[derive(Default)]
+struct SweepTimes {
+    put: Option<SystemTime>,
+    swept: Option<SystemTime>,
+}
+
+/// By what a part of a closure is known in [`ClosureShelf::members`].
+fn member(asked: &str) -> Digest {
+    Digest::of(asked.as_bytes())
+}
+
+impl ClosureShelf {
+    /// The closures in a control plane's directory; nothing is read or made yet.
+    pub(crate) fn new(data: &Path) -> ClosureShelf {
+        ClosureShelf {
+            dir: data.join("closures"),
+            disk: Disk::new(),
+            nars: Mutex::default(),
+            members: ByteCache::new(MEMBERS_BYTES),
+            swept: Mutex::default(),
+        }
+    }
+
+    fn info_file(&self, hash: &str) -> PathBuf {
+        self.dir.join("paths").join(format!("{hash}.narinfo"))
+    }
+
+    /// The archives, where there are some.
+    fn nars(&self) -> MutexGuard<'_, Option<Arc<BlobStore>>> {
+        self.nars.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened(&self) -> Result<Option<Arc<BlobStore>>, SpoolError> {
+        let mut nars = self.nars();
+        if nars.is_none() && self.dir.is_dir() {
+            *nars = Some(Arc::new(BlobStore::open_dir(&self.disk, &self.dir, MAX_CLOSURES)?));
+        }
+        Ok(nars.clone())
+    }
+
+    /// What is known of the path with this hash.
+    pub(crate) fn info(&self, hash: &str) -> Result<Option<NarInfo>, SpoolError> {
+        if !is_store_hash(hash) {
+            return Ok(None);
+        }
+        let text = read_file(&self.info_file(hash), MAX_NARINFO as u64)?;
+        let info = text.and_then(|text| String::from_utf8(text).ok()?.parse().ok());
+        Ok(info.filter(|info: &NarInfo| info.path.hash() == hash))
+    }
+
+    /// The file of an archive, and its length.
+    pub(crate) fn nar(&self, digest: &Digest) -> Result<Option<(PathBuf, u64)>, SpoolError> {
+        let Some(nars) = self.opened()? else { return Ok(None) };
+        Ok(nars.size(digest).map(|size| (nars.path(digest), size)))
+    }
+
+    /// Takes a piece of a path's archive, which begins at `from`; says how far it is, so that a piece that does not go
+    /// on from there is sent again from there. An empty piece asks.
+    ///
+    /// # Errors
+    /// [`PutPathError`]; what came before stays.
+    pub(crate) fn put(&self, info: &NarInfo, from: u64, piece: &[u8]) -> Result<PathProgress, PutPathError> {
+        if info.compression != NarCompression::None {
+            return Err(PutPathError::Packed(info.path.clone()));
+        }
+        for needs in info.needs() {
+            if self.info(needs.hash())?.is_none_or(|known| known.path != *needs) {
+                return Err(PutPathError::Lacking { path: info.path.clone(), needs: needs.clone() });
+            }
+        }
+        self.disk.make_dir(&self.dir.join("paths"))?;
+        let nars = self.opened()?.ok_or_else(|| PutPathError::Other(info.path.clone()))?;
+        // One piece at a time.
+        let _one = self.nars();
+        self.times().put = Some(SystemTime::now());
+        if let Some(known) = self.info(info.path.hash())? {
+            let is_same = (known.path == info.path, known.nar_hash) == (true, info.nar_hash);
+            if !is_same {
+                return Err(PutPathError::Other(info.path.clone()));
+            }
+            if nars.has(&info.nar_hash) {
+                return Ok(PathProgress::Whole);
+            }
+        }
+        if !nars.has(&info.nar_hash) {
+            let mut partial = nars.partial(&info.nar_hash)?;
+            if partial.offset() == from && !piece.is_empty() {
+                partial.write(piece, info.nar_size.min(MAX_NAR))?;
+            }
+            if partial.offset() < info.nar_size {
+                return Ok(PathProgress::Partial(partial.offset()));
+            }
+            nars.finish(&info.nar_hash)?;
+        }
+        let own = info.clone().unpacked_at(info.nar_hash.to_string());
+        write_file(&self.disk, &self.info_file(info.path.hash()), own.to_string().as_bytes(), MODE)?;
+        Ok(PathProgress::Whole)
+    }
+
+    /// Whether a closure has a part that is asked for by this name: the hash of a path, or the SHA-256 of an archive.
+    pub(crate) fn has(&self, closure: &StorePath, asked: &str) -> Result<bool, SpoolError> {
+        let key = Digest::of(closure.name().as_bytes());
+        if let Some(members) = self.members.get(&key) {
+            return Ok(members.binary_search(&member(asked)).is_ok());
+        }
+        let Some(paths) = self.closure_of(closure)? else { return Ok(asked == closure.hash()) };
+        let mut members: Vec<Digest> = Vec::with_capacity(2 * paths.len());
+        for info in paths.values() {
+            members.extend([member(info.path.hash()), member(&info.nar_hash.to_string())]);
+        }
+        members.sort_unstable();
+        let members: Arc<[Digest]> = members.into();
+        self.members.put(key, members.clone());
+        Ok(members.binary_search(&member(asked)).is_ok())
+    }
+
+    /// What a closure consists of; `None` where it is not here.
+    fn closure_of(&self, closure: &StorePath) -> Result<Option<BTreeMap<StorePath, NarInfo>>, SpoolError> {
+        let Some(top) = self.info(closure.hash())?.filter(|info| info.path == *closure) else {
+            return Ok(None);
+        };
+        let (mut found, mut waiting) = (BTreeMap::new(), vec![top]);
+        while let Some(info) = waiting.pop() {
+            for needs in info.needs() {
+                if !found.contains_key(needs)
+                    && found.len() + waiting.len() < MAX_CLOSURE_PATHS
+                    && let Some(below) = self.info(needs.hash())?
+                {
+                    waiting.push(below);
+                }
+            }
+            found.insert(info.path.clone(), info);
+        }
+        Ok(Some(found))
+    }
+
+    fn times(&self) -> MutexGuard<'_, SweepTimes> {
+        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is time to look what goes.
+    fn is_due(&self, now: SystemTime) -> bool {
+        let times = self.times();
+        let since = |time: Option<SystemTime>| time.and_then(|time| now.duration_since(time).ok());
+        self.dir.is_dir()
+            && since(times.swept).is_none_or(|ago| ago >= SWEEP_EVERY)
+            && since(times.put).is_none_or(|ago| ago >= UPLOAD_RESTS)
+    }
+
+    /// Removes what none of these closures consists of, unless it was uploaded or named in the last [`KEPT_FOR`]; gives
+    /// how many paths went.
+    pub(crate) fn sweep(&self, named: &BTreeSet<StorePath>, now: SystemTime) -> Result<usize, SpoolError> {
+        self.times().swept = Some(now);
+        let Some(nars) = self.opened()? else { return Ok(0) };
+        let _one = self.nars();
+        let mut all: BTreeMap<StorePath, NarInfo> = BTreeMap::new();
+        let mut kept: BTreeSet<StorePath> = BTreeSet::new();
+        let mut roots = Vec::new();
+        for (hash, age) in self.known(now)? {
+            let Some(info) = self.info(&hash)? else { continue };
+            if named.contains(&info.path) {
+                // The time counts from when it was last named.
+                let file = std::fs::File::open(self.info_file(&hash));
+                let _ = file.and_then(|file| file.set_modified(now));
+            }
+            if named.contains(&info.path) || age < KEPT_FOR {
+                roots.push(info.path.clone());
+            }
+            all.insert(info.path.clone(), info);
+        }
+        while let Some(path) = roots.pop() {
+            if let Some(info) = all.get(&path)
+                && kept.insert(path)
+            {
+                roots.extend(info.needs().cloned());
+            }
+        }
+        let gone: Vec<&NarInfo> = all.values().filter(|info| !kept.contains(&info.path)).collect();
+        for info in &gone {
+            self.disk.unlink(&self.info_file(info.path.hash()))?;
+        }
+        let needed = all.values().filter(|info| kept.contains(&info.path)).map(|info| info.nar_hash);
+        nars.retain(&needed.collect())?;
+        Ok(gone.len())
+    }
+
+    /// The hashes of all paths, and how long ago each was uploaded or named.
+    fn known(&self, now: SystemTime) -> Result<Vec<(String, Duration)>, SpoolError> {
+        let path = self.dir.join("paths");
+        let read = |source| SpoolError::Disk { op: spool::DiskOp::Read, path: path.clone(), source };
+        let mut known = Vec::new();
+        for entry in std::fs::read_dir(&path).map_err(read)? {
+            let entry = entry.map_err(read)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(hash) = name.strip_suffix(".narinfo").filter(|hash| is_store_hash(hash)) else {
+                continue;
+            };
+            let modified = entry.metadata().and_then(|metadata| metadata.modified()).map_err(read)?;
+            known.push((hash.to_owned(), now.duration_since(modified).unwrap_or_default()));
+        }
+        Ok(known)
+    }
+}
+
+/// Takes away what no node needs, once a day. Cost: a look at the set of every node, where closures were uploaded.
+pub(crate) async fn sweep(plane: &Arc<ControlPlane>) {
+    let now = SystemTime::now();
+    if !plane.closures.is_due(now) {
+        return;
+    }
+    let heads = plane.heads();
+    let roots: BTreeSet<Digest> =
+        plane.index.all().iter().filter_map(|slot| slot.pointed_root(&heads)).collect();
+    let mut named = BTreeSet::new();
+    for root in roots {
+        match plane.sets.store_paths(&root).await {
+            Ok(paths) => named.extend(paths),
+            // What is not known to be needless stays.
+            Err(error) => {
+                return tracing::warn!(error = %crate::answer::chain(&error), "closures are not looked through");
+            }
+        }
+    }
+    let shelf = plane.closures.clone();
+    match tokio::task::spawn_blocking(move || shelf.sweep(&named, now)).await {
+        Ok(Ok(0)) | Err(_) => {}
+        Ok(Ok(gone)) => tracing::info!(gone, "paths of closures that no node needs were removed"),
+        Ok(Err(error)) => tracing::warn!(error = %crate::answer::chain(&error), "closures cannot be removed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn info(number: u8, needs: &[u8]) -> (NarInfo, Vec<u8>) {
+        let path = |number: u8| StorePath::of_name(&format!("{}-p", number.to_string().repeat(32))).unwrap();
+        let nar = vec![number; 3000];
+        let references: Vec<String> = needs.iter().map(|needs| path(*needs).name().to_owned()).collect();
+        let text = format!(
+            "StorePath: {}\nURL: nar/x\nCompression: none\nNarHash: sha256:{}\nNarSize: {}\nReferences: {}\n",
+            path(number),
+            Digest::of(&nar),
+            nar.len(),
+            references.join(" ")
+        );
+        (text.parse().unwrap(), nar)
+    }
+
+    fn put(shelf: &ClosureShelf, (info, nar): &(NarInfo, Vec<u8>)) {
+        assert_eq!(shelf.put(info, 0, nar).unwrap(), PathProgress::Whole);
+    }
+
+    /// ROL-9: a path comes after what it needs, its archive is resumed and verified, and what is there stays as it is.
+    #[test]
+    fn a_path_is_there_once_it_and_all_that_it_needs_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let shelf = ClosureShelf::new(dir.path());
+        let (above, below) = (info(1, &[0]), info(0, &[]));
+        assert!(matches!(shelf.put(&above.0, 0, &above.1), Err(PutPathError::Lacking { .. })));
+        assert_eq!(shelf.put(&below.0, 0, &below.1[..1000]).unwrap(), PathProgress::Partial(1000));
+        // Broken off, asked, and sent again from another place.
+        assert_eq!(shelf.put(&below.0, 0, &[]).unwrap(), PathProgress::Partial(1000));
+        assert_eq!(shelf.put(&below.0, 500, &below.1[500..]).unwrap(), PathProgress::Partial(1000));
+        assert!(shelf.info(below.0.path.hash()).unwrap().is_none());
+        assert_eq!(shelf.put(&below.0, 1000, &below.1[1000..]).unwrap(), PathProgress::Whole);
+        assert_eq!(shelf.put(&below.0, 0, &[]).unwrap(), PathProgress::Whole);
+        put(&shelf, &above);
+        let again = ClosureShelf::new(dir.path());
+        assert!(again.has(&above.0.path, below.0.path.hash()).unwrap());
+        assert!(again.has(&above.0.path, &below.0.nar_hash.to_string()).unwrap());
+        assert!(!again.has(&below.0.path, above.0.path.hash()).unwrap());
+        // Other bytes under the hash, and another archive of the same path.
+        let wrong = info(2, &[]);
+        assert!(matches!(
+            shelf.put(&wrong.0, 0, &[9; 3000]),
+            Err(PutPathError::Spool(SpoolError::WrongDigest { .. }))
+        ));
+        assert!(shelf.info(wrong.0.path.hash()).unwrap().is_none());
+        put(&shelf, &wrong);
+        let own = info(3, &[]).0;
+        let renamed = own.to_string().replace(own.path.name(), wrong.0.path.name());
+        let other: NarInfo = renamed.parse().unwrap();
+        assert!(matches!(shelf.put(&other, 0, &[]), Err(PutPathError::Other(_))));
+        let packed: NarInfo = wrong.0.to_string().replace("none", "xz").parse().unwrap();
+        assert!(matches!(shelf.put(&packed, 0, &[]), Err(PutPathError::Packed(_))));
+    }
+
+    /// ROL-9: what a set names stays with all that it needs; the rest goes after its time.
+    #[test]
+    fn what_nothing_names_goes_after_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let shelf = ClosureShelf::new(dir.path());
+        let parts = [info(0, &[]), info(1, &[0]), info(2, &[0]), info(3, &[])];
+        parts.iter().for_each(|part| put(&shelf, part));
+        let there = |shelf: &ClosureShelf| {
+            let is_there = |part: &&(NarInfo, Vec<u8>)| {
+                let info = shelf.info(part.0.path.hash()).unwrap();
+                assert_eq!(info.is_some(), shelf.nar(&part.0.nar_hash).unwrap().is_some());
+                info.is_some()
+            };
+            parts.iter().filter(is_there).map(|part| part.0.path.name()[..1].to_owned()).collect::<String>()
+        };
+        let named = BTreeSet::from([parts[1].0.path.clone()]);
+        assert_eq!(
+            shelf.sweep(&BTreeSet::new(), SystemTime::now()).unwrap(),
+            0,
+            "they were uploaded just now"
+        );
+        let later = SystemTime::now() + KEPT_FOR + Duration::from_secs(60);
+        assert_eq!(shelf.sweep(&named, later).unwrap(), 2);
+        assert_eq!(there(&shelf), "01");
+        // Its time begins when it was last named.
+        assert_eq!(shelf.sweep(&BTreeSet::new(), later + KEPT_FOR / 2).unwrap(), 0);
+        assert_eq!(shelf.sweep(&BTreeSet::new(), later + KEPT_FOR * 2).unwrap(), 2);
+        assert_eq!(there(&shelf), "");
+    }
+}
