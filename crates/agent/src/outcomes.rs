@@ -256,6 +256,7 @@ mod tests {
             paused: None,
             partial: None,
             unknown_tags: vec![],
+            unswitched: Vec::new(),
             counts,
             items: Vec::new(),
         }

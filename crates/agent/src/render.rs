@@ -138,6 +138,7 @@ mod tests {
             paused: None,
             partial: None,
             unknown_tags: vec![],
+            unswitched: Vec::new(),
             counts: RunCounts { modules: 1, skipped: 7, ..RunCounts::default() },
             items: reasons.iter().enumerate().map(item).collect(),
         }

@@ -199,6 +199,7 @@ fn run_of(node: &BenchNode) -> RunReport {
         paused: None,
         partial: None,
         unknown_tags: Vec::new(),
+        unswitched: Vec::new(),
         counts: RunCounts { ok: 40, ..RunCounts::default() },
         items: Vec::new(),
     }

@@ -30,6 +30,7 @@ fn report(counts: RunCounts, items: Vec<ResourceReport>) -> RunReport {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts,
         items,
     }

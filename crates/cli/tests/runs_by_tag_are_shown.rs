@@ -66,6 +66,7 @@ fn a_tag_that_nothing_has_is_named_with_the_run() {
         paused: None,
         partial: Some(PartialRun::Tags(vec!["nope".to_owned(), "web".to_owned()])),
         unknown_tags: vec!["nope".to_owned()],
+        unswitched: Vec::new(),
         counts: RunCounts { ok: 2, ..RunCounts::default() },
         items: vec![],
     };

@@ -18,6 +18,8 @@ pub const MAX_NOTED_REASON: usize = 240;
 pub const MAX_NOTED_RESOURCE: usize = 512;
 /// The longest [`FailureCause::detail`], in bytes.
 pub const MAX_CAUSE_DETAIL: usize = 160;
+/// The most resources that a report names as not switched.
+pub const MAX_UNSWITCHED: usize = 16;
 /// The longest reason of a [`Pause`], in bytes.
 pub const MAX_PAUSE_REASON: usize = 500;
 
@@ -46,6 +48,10 @@ pub struct RunReport {
     /// [`crate::tags::MAX_RUN_TAGS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_tags: Vec<String>,
+    /// Resources by `module/type:name` that are switched as a whole or not at all, and were not: in a rollout the switch to
+    /// the release, or the way back, has failed (ROL-10). At most [`MAX_UNSWITCHED`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unswitched: Vec<String>,
     /// Totals.
     pub counts: RunCounts,
     /// Every resource that was not simply right, at most [`MAX_ITEMS`].
@@ -54,6 +60,18 @@ pub struct RunReport {
 }
 
 impl RunReport {
+    /// What was not switched, with the reason of the first of it; nothing where all was.
+    pub fn not_switched(&self) -> Option<String> {
+        let first = self.unswitched.first()?;
+        let item = self.items.iter().find(|item| item.resource == *first);
+        let reason = item.and_then(|item| item.reason.as_deref()).map(|why| format!(": {why}"));
+        let reason = reason.unwrap_or_default();
+        match self.unswitched.len() {
+            1 => Some(format!("{first} is not switched{reason}")),
+            more => Some(format!("{first} and {} more are not switched{reason}", more - 1)),
+        }
+    }
+
     /// The digest of what the run came to, times left out: two runs with one digest say the same.
     pub fn outcome(&self) -> Digest {
         let mut timeless = self.clone();

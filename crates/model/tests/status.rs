@@ -92,6 +92,7 @@ fn only_corrections_in_a_row_are_drift() {
             paused: None,
             partial: None,
             unknown_tags: vec![],
+            unswitched: Vec::new(),
             counts: RunCounts { changed, ..RunCounts::default() },
             items: vec![],
         };
@@ -107,6 +108,7 @@ fn only_corrections_in_a_row_are_drift() {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts: RunCounts { changed: 1, ..RunCounts::default() },
         items: vec![],
     };

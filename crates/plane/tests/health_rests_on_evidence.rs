@@ -62,6 +62,7 @@ fn report(content: &str, counts: RunCounts) -> RunReport {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts,
         items: vec![],
     }

@@ -30,6 +30,7 @@ fn report(started: i64, items: &[(&str, Action)]) -> RunReport {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts,
         items,
     }

@@ -32,6 +32,7 @@ fn report(made: &Made, failed: u32) -> RunReport {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts: RunCounts { modules: 1, ok: 3, failed, ..RunCounts::default() },
         items: vec![],
     }

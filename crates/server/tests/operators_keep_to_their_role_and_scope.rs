@@ -127,6 +127,7 @@ fn run() -> RunReport {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts: RunCounts::default(),
         items: vec![],
     }

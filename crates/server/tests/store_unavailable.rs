@@ -156,6 +156,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts: RunCounts { failed: 1, ..RunCounts::default() },
         items: vec![ResourceReport {
             resource: "base/file:/etc/motd".to_owned(),

@@ -90,6 +90,7 @@ async fn a_node_of_another_state_says_it_too() {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts: RunCounts { modules: 1, failed: 1, ..RunCounts::default() },
         items: vec![],
     };

@@ -460,6 +460,7 @@ impl Machine {
             paused: None,
             partial,
             unknown_tags,
+            unswitched: Vec::new(),
             counts: RunCounts { ok: 3, changed, ..RunCounts::default() },
             items: vec![],
         }

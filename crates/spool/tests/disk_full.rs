@@ -26,6 +26,7 @@ fn run() -> FactBody {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts: RunCounts::default(),
         items: vec![],
     })

@@ -174,6 +174,7 @@ fn reports() -> impl Strategy<Value = RunReport> {
             paused: None,
             partial: None,
             unknown_tags,
+            unswitched: Vec::new(),
             counts: RunCounts::default(),
             items,
         },

@@ -97,6 +97,7 @@ mod tests {
             paused: None,
             partial: None,
             unknown_tags: vec![],
+            unswitched: Vec::new(),
             counts: RunCounts::default(),
             items: causes.iter().map(item).collect(),
         }

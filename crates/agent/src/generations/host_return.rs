@@ -81,6 +81,10 @@ impl HostReturn<'_> {
         };
         let run = adoption.as_ref().map(|adoption| self.run(adoption, taken_back)).transpose()?;
         let agent = agent?;
+        if let Some(why) = run.as_ref().and_then(|(run, _)| run.report.not_switched()) {
+            // A return that waited for it would keep the release away that mends it.
+            tracing::error!(to = %to.id, "this host is back, but for this, which the next runs try again: {why}");
+        }
         self.files.arrive(to.id)?;
         Ok(ReturnedHost { adoption, run, agent })
     }

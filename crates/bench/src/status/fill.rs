@@ -111,6 +111,7 @@ fn report(number: usize, root: Digest) -> RunReport {
         paused: None,
         partial: None,
         unknown_tags: Vec::new(),
+        unswitched: Vec::new(),
         counts: RunCounts { ok: 40, failed: u32::from(failed), ..RunCounts::default() },
         items: if failed { vec![item] } else { Vec::new() },
     }

@@ -254,12 +254,6 @@ impl Spec {
         }
     }
 
-    /// Whether it is a part of a generation that is switched as a whole or not at all: where it fails, the switch to its
-    /// release has failed, and no probe has to find that out (ROL-10).
-    pub fn is_switched_whole(&self) -> bool {
-        matches!(self, Spec::Image(_) | Spec::Switch(_) | Spec::Nixos(_))
-    }
-
     /// The spec as that of a thing with a state, if its type is one.
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
@@ -291,6 +285,12 @@ impl Spec {
             | Spec::Custom(_) => None,
         }
     }
+}
+
+/// Whether resources of a type are parts of a generation that are switched as a whole or not at all: where one of them
+/// fails, the switch to its release has failed, and no probe has to find that out (ROL-10).
+pub fn is_switched_whole(kind: &str) -> bool {
+    [image::TYPE.name, switch::TYPE.name, nixos::TYPE.name].contains(&kind)
 }
 
 /// Whether a thing is to be there.

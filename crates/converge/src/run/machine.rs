@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use catalog::types::is_switched_whole;
 use model::collect::CollectInserting;
+use model::report::MAX_UNSWITCHED;
 use model::{Digest, RunReport, Timestamp};
 
 use super::condition::is_of_host;
@@ -189,6 +191,7 @@ impl Run {
             return None;
         }
         self.finished = true;
+        let unswitched = self.unswitched();
         let (counts, items) = std::mem::take(&mut self.report).finish();
         let duration = self.now.since(self.options.started);
         let report = RunReport {
@@ -200,11 +203,29 @@ impl Run {
             paused: None,
             partial: self.options.scope.partial(),
             unknown_tags: Vec::new(),
+            unswitched,
             counts,
             items,
         };
         let (ledger, pending) = (std::mem::take(&mut self.ledger), std::mem::take(&mut self.pending));
         Some(FinishedRun { report, ledger, pending })
+    }
+
+    /// What is switched as a whole, and is not as declared, or is still there.
+    fn unswitched(&mut self) -> Vec<String> {
+        if self.mode == RunMode::Plan {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for (m, module) in self.desired.modules.iter().enumerate() {
+            let failed = self.modules[m].resources_failed();
+            let parts = failed.filter_map(|slot| module.resources.get(slot));
+            let parts = parts.filter(|resource| is_switched_whole(&resource.kind));
+            found.extend(parts.map(|resource| resource.id.as_str().to_owned()));
+        }
+        found.extend(self.removal.unswitched());
+        found.truncate(MAX_UNSWITCHED);
+        found
     }
 
     pub(super) fn resource(&self, m: usize, slot: usize) -> &Arc<BoundResource> {

@@ -88,6 +88,17 @@ pub(super) enum ModuleEnd {
 }
 
 impl ModuleProgress {
+    /// The slots that failed, or were passed over because something else did.
+    pub(super) fn resources_failed(&self) -> impl Iterator<Item = usize> + '_ {
+        let module_failed = matches!(self.end, ModuleEnd::Failed | ModuleEnd::Blocked(_));
+        let failed = move |state: &SlotState| match state {
+            SlotState::Failed | SlotState::Blocked(_) => true,
+            SlotState::Waiting => module_failed,
+            SlotState::Fine | SlotState::Unable | SlotState::OutOfScope => false,
+        };
+        self.states.iter().enumerate().filter(move |(_, state)| failed(state)).map(|(slot, _)| slot)
+    }
+
     pub(super) fn all(desired: &Desired) -> Vec<ModuleProgress> {
         let numbers: BTreeMap<&str, usize> = desired
             .modules

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use catalog::module::OnRemove;
 use catalog::own_paths::normalized;
+use catalog::types::is_switched_whole;
 use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 use model::sort::SortCompactly;
@@ -24,6 +25,8 @@ pub(super) struct Removal {
     moved: Vec<(ResourceId, ResourceId)>,
     current: Option<ResourceId>,
     over: bool,
+    /// Those that are switched as a whole, and could not be taken back.
+    unswitched: Vec<String>,
 }
 
 impl Removal {
@@ -72,6 +75,11 @@ impl Removal {
         self.over
     }
 
+    /// What is switched as a whole, and could not be taken back.
+    pub(super) fn unswitched(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unswitched)
+    }
+
     /// As [`Removal::moved`], to be looked at.
     pub(super) fn moving(&self) -> &[(ResourceId, ResourceId)] {
         &self.moved
@@ -117,6 +125,9 @@ impl Run {
             }
             return;
         };
+        if !matches!(outcome, Ok(JobDone::Removed(_))) {
+            self.not_removed(&id);
+        }
         match outcome {
             Ok(JobDone::Removed(changed)) => {
                 let entry = self.ledger.entries.remove(&id);
@@ -141,6 +152,18 @@ impl Run {
                 let reason = "the removal was answered with something else".to_owned();
                 self.report.add((LAST, 0), bare(id.as_str(), Action::Failed, Some(reason)));
             }
+        }
+    }
+
+    /// A removal failed: the next run tries it again.
+    fn not_removed(&mut self, id: &ResourceId) {
+        let Some(entry) = self.ledger.entries.get(id).cloned() else { return };
+        if is_switched_whole(&entry.kind) {
+            self.removal().unswitched.push(id.as_str().to_owned());
+        }
+        if self.taken_back().has(&entry) {
+            // By then nobody goes back any more: that it is restored must be in the ledger itself.
+            self.put.insert(id.clone(), entry);
         }
     }
 

@@ -125,6 +125,7 @@ pub fn report(changed: u32, ok: u32) -> RunReport {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts,
         items: vec![],
     }

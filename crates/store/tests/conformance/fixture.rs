@@ -79,6 +79,7 @@ pub fn run(seq: u64, changed: u32, intended: bool) -> Fact {
         paused: None,
         partial: None,
         unknown_tags: vec![],
+        unswitched: Vec::new(),
         counts: RunCounts { modules: 1, ok: 3, changed, ..RunCounts::default() },
         items: Vec::new(),
     };

@@ -85,13 +85,13 @@ impl Node {
         }
     }
 
-    /// A full run ended. What failed of its resources is for probes to judge; one that only observed, as the host is
-    /// paused, is none.
+    /// A full run ended. What failed of its resources is for probes to judge, but for what is switched as a whole or not at
+    /// all; one that only observed, as the host is paused, is none.
     pub(in crate::step) fn switch_ran(&mut self, report: &RunReport, effects: &mut Vec<NodeEffect>) {
         let is_running = matches!(self.rollout.switch, Some(SwitchStage::Running));
         if is_running && report.paused.is_none() {
             self.rollout.switch = None;
-            effects.push(NodeEffect::Switched(Ok(())));
+            effects.push(NodeEffect::Switched(report.not_switched().map_or(Ok(()), Err)));
         }
     }
 
