@@ -15,13 +15,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use catalog::reach::Reach;
 use catalog::types::{BlockSpec, EditedFile, FileSpec, IniSpec, JsonSpec, LineSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, TraitUses, bind};
+use converge::guarded;
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
-    BoundResource, Desired, FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Prior, Record,
-    ResourceId, Run, RunMode, RunOptions, RunScope, TakeBack, TogetherMember, Undo,
+    BoundResource, Desired, FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, LedgerEntry,
+    Prior, Record, ResourceId, Run, RunMode, RunOptions, RunScope, TakeBack, TogetherMember, Undo,
 };
 use host::{Host, SpawnCompactly};
 use lang::{Probe, Value};
@@ -34,6 +36,7 @@ use self::held_set::HeldSet;
 use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::deadlines::{HangingJob, RunDeadlines, SharedHangingJobs};
+use crate::guard::{GuardedChange, GuardedRun, RunGuard};
 use crate::job_outcomes::{JobOutcomes, JobSubject};
 use crate::outcomes::RunResources;
 use crate::secrets;
@@ -43,6 +46,9 @@ use crate::versions::VersionCause;
 
 /// How much longer a job may take whose commands have its time for themselves.
 const COMMAND_GRACE: Duration = Duration::from_secs(30);
+
+/// How long a contact may take to follow a run that can cut the host off (CNV-11).
+pub const DEFAULT_CONTACT_WINDOW: Duration = Duration::from_secs(300);
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +96,8 @@ struct CollectedGarbage {
 /// Runs over one host.
 pub struct Runner {
     worker: JobWorker,
+    /// What follows a run that could cut the host off (CNV-11).
+    guard: Option<Arc<RunGuard>>,
     hostname: String,
     /// What the set reads that was bound last. Held for a moment only, never over the disk.
     uses: Mutex<Option<(Digest, TraitUses)>>,
@@ -145,9 +153,31 @@ fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None };
+        let worker =
+            JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None, guarded: None };
         let (uses, collected) = (Mutex::default(), Mutex::default());
-        Runner { worker, hostname, uses, collected, hanging: SharedHangingJobs::default() }
+        Runner { worker, guard: None, hostname, uses, collected, hanging: SharedHangingJobs::default() }
+    }
+
+    /// Guards its runs.
+    #[must_use]
+    pub fn guarded(mut self, guard: Arc<RunGuard>) -> Runner {
+        self.guard = Some(guard);
+        self
+    }
+
+    /// What guards its runs.
+    pub fn guard(&self) -> Option<&Arc<RunGuard>> {
+        self.guard.as_ref()
+    }
+
+    /// The guard of a run that changes the host; a return is guarded by what it returns from.
+    fn guard_of(&self, bound: &BoundRelease, mode: RunMode, taken_back: TakeBack) -> Option<GuardedRun> {
+        let guard =
+            self.guard.clone().filter(|_| mode == RunMode::Apply && taken_back == TakeBack::Nothing)?;
+        let BoundRelease { adoption, desired } = bound;
+        let (desired, root, seq) = (desired.clone(), adoption.root, adoption.seq);
+        Some(GuardedRun { guard, desired, root, seq, window: DEFAULT_CONTACT_WINDOW })
     }
 
     /// Binds the held set and converges what is in the order's scope, or only says what would change; says
@@ -210,7 +240,13 @@ impl Runner {
             taken_back,
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
-        let (finished, outcomes) = self.carry_out(run);
+        let guarded = self.guard_of(bound, mode, taken_back).map(Arc::new);
+        let turn = guarded.as_ref().map(|guarded| guarded.guard.turn());
+        let (finished, outcomes) = self.carry_out(run, guarded.clone());
+        if let Some(guarded) = &guarded {
+            guarded.guard.run_ended(guarded, &finished.report);
+        }
+        drop(turn);
         drop(recording);
         let (paused, unknown_tags) = (order.pause.clone(), order.unknown_tags(desired));
         let intended = order.intends(&finished.report);
@@ -313,8 +349,9 @@ impl Runner {
         *last = Some(CollectedGarbage { root: held.root, bytes: total() });
     }
 
-    fn carry_out(&self, mut run: Run) -> (FinishedRun, JobOutcomes) {
-        let worker = JobWorker { changes: Arc::new(ChangeLog::begin()), ..self.worker.clone() };
+    fn carry_out(&self, mut run: Run, guarded: Option<Arc<GuardedRun>>) -> (FinishedRun, JobOutcomes) {
+        let changes = Arc::new(ChangeLog::begin());
+        let worker = JobWorker { changes, guarded, ..self.worker.clone() };
         let (results, done) = channel::<EndedJob>();
         let mut outcomes = JobOutcomes::default();
         let mut deadlines = RunDeadlines::default();
@@ -445,6 +482,8 @@ struct JobWorker {
     changes: Arc<ChangeLog>,
     /// Its job is at a file system that may not answer.
     hanging: Option<Arc<HangingJob>>,
+    /// What can cut the host off is changed in its sight.
+    guarded: Option<Arc<GuardedRun>>,
 }
 
 impl JobWorker {
@@ -500,6 +539,7 @@ impl JobWorker {
             }
             JobWork::Apply { resource, checked, record, notified } => {
                 let notification = self.changes.notification(&notified);
+                self.guard(&resource, &checked, &notified)?;
                 let applied = match self.apply(&resource, &checked, &record, notification.as_ref()) {
                     Ok(applied) => applied,
                     Err(failure) if checked.surroundings.missing.is_empty() => return Err(failure),
@@ -525,6 +565,7 @@ impl JobWorker {
                 JobDone::Undone
             }
             JobWork::Remove { id, entry, how, .. } => {
+                self.guard_removal(&id, &entry)?;
                 self.keep_versions(&self.kinds.touched_by_removal(&entry, how), &id, entry.sensitive);
                 self.still_wanted()?;
                 JobDone::Removed(self.kinds.remove(&entry, how)?)
@@ -571,6 +612,9 @@ impl JobWorker {
         members: &[TogetherMember],
         record: &Record,
     ) -> Result<Vec<Result<Applied, JobFailure>>, JobFailure> {
+        for TogetherMember { resource, checked } in members {
+            self.guard(resource, checked, &BTreeSet::new())?;
+        }
         self.persist(record)?;
         let resources = members.iter().map(|TogetherMember { resource, checked }| {
             Ok((resource.name.as_str(), spec(resource)?, checked, resource.timeout))
@@ -582,6 +626,52 @@ impl JobWorker {
             }
         }
         Ok(applied)
+    }
+
+    /// Before a change that can cut the host off, or that is caused by one (CNV-11).
+    fn guard(
+        &self,
+        resource: &BoundResource,
+        checked: &Checked,
+        notified: &BTreeSet<ResourceId>,
+    ) -> Result<(), String> {
+        let Some(run) = &self.guarded else { return Ok(()) };
+        let reach = guarded::reach(resource);
+        let is_caused = || {
+            let by = run.desired.resources().filter(|by| notified.contains(&by.id));
+            by.into_iter().any(|by| guarded::reach(by).is_some())
+        };
+        if reach.is_none() && !is_caused() {
+            return Ok(());
+        }
+        match resource.holds_secret {
+            true => self.kinds.keep_prior_sealed(spec(resource)?, checked)?,
+            false => self.kinds.keep_prior(spec(resource)?, checked)?,
+        };
+        let change = GuardedChange {
+            resource: resource.id.clone(),
+            undo: guarded::undo_of(resource, checked),
+            then: guarded::command_after(resource),
+            agent: reach == Some(Reach::Agent),
+        };
+        run.guard.before(run, change)
+    }
+
+    /// As [`JobWorker::guard`], of what left the set.
+    fn guard_removal(&self, id: &ResourceId, entry: &LedgerEntry) -> Result<(), String> {
+        let Some(run) = &self.guarded else { return Ok(()) };
+        let Some(reach) = guarded::reach_of_entry(entry) else { return Ok(()) };
+        let (prior, kept) = self.kinds.keep_path(&entry.path)?;
+        let undo = Undo {
+            path: entry.path.clone(),
+            prior: Prior::Path(prior),
+            kept,
+            kind: entry.kind.clone(),
+            attributes: Default::default(),
+            made: Vec::new(),
+        };
+        let agent = reach == Reach::Agent;
+        run.guard.before(run, GuardedChange { resource: id.clone(), undo: Some(undo), then: None, agent })
     }
 
     /// What files are before they change (CNV-8).

@@ -61,9 +61,8 @@ pub fn undo_of(resource: &BoundResource, checked: &Checked) -> Option<Undo> {
 /// What makes the host go by a change again once it is undone: the unit is started anew or reloaded, the command runs
 /// again. Nothing for what takes effect by itself, and for a command that got something of a secret.
 pub fn command_after(resource: &BoundResource) -> Option<CommandLine> {
-    let systemctl = |verb: &str, unit: &str| {
-        CommandLine::Argv(["systemctl", verb, unit].map(str::to_owned).to_vec())
-    };
+    let systemctl =
+        |verb: &str, unit: &str| CommandLine::Argv(["systemctl", verb, unit].map(str::to_owned).to_vec());
     match resource.spec.as_ref().ok()? {
         Spec::Unit(unit) => Some(match unit.on_notify {
             NotifyAction::Restart => systemctl("restart", &unit.unit),

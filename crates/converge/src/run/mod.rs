@@ -40,8 +40,8 @@ use crate::{BoundResource, Ledger, LedgerEntry, ResourceId};
 
 pub use failure::JobFailure;
 pub use machine::Run;
-pub(crate) use remember::{Remembered, remembered};
 pub use pending::{Pending, Undo};
+pub(crate) use remember::{Remembered, remembered};
 pub use scope::{RunScope, UnknownTag};
 pub use taken_back::TakeBack;
 pub use together::MAX_TOGETHER;
