@@ -265,7 +265,7 @@ impl RunGuard {
     }
 
     /// A try to reach the control plane ended.
-    pub(crate) fn confirm_tried(&self, outcome: Result<(), String>) {
+    pub fn confirm_tried(&self, outcome: Result<(), String>) {
         let mut live = self.live();
         let Some(guard) = live.as_mut() else { return };
         let Some((generation, boot)) = guard.trying.take() else { return };
@@ -278,7 +278,7 @@ impl RunGuard {
     }
 
     /// Time goes on; whether the guard is up still. The caller has the host's turn.
-    pub(crate) fn tick(&self) -> bool {
+    pub fn tick(&self) -> bool {
         let mut live = self.live();
         let Some(guard) = live.as_mut() else { return false };
         let Ok(now) = boot_moment() else { return true };
@@ -299,7 +299,7 @@ impl RunGuard {
     }
 
     /// Whether a contact is to follow.
-    pub(crate) fn is_up(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         self.live().is_some()
     }
 
