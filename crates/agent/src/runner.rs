@@ -6,6 +6,7 @@
 //! How many jobs there are at a time is the run's to say. A wait is a deadline of the loop and
 //! no thread, and ends when the agent stops.
 
+mod guarding;
 mod held_set;
 
 use std::collections::BTreeSet;
@@ -15,15 +16,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use catalog::reach::Reach;
 use catalog::types::{BlockSpec, EditedFile, FileSpec, IniSpec, JsonSpec, LineSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, TraitUses, bind};
-use converge::guarded;
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
-    BoundResource, Desired, FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, LedgerEntry,
-    Prior, Record, ResourceId, Run, RunMode, RunOptions, RunScope, TakeBack, TogetherMember, Undo,
+    BoundResource, Desired, FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Prior, Record,
+    ResourceId, Run, RunMode, RunOptions, RunScope, TakeBack, TogetherMember, Undo,
 };
 use host::{Host, SpawnCompactly};
 use lang::{Probe, Value};
@@ -32,11 +31,12 @@ use model::{Digest, RunReport, UnmadeRunCause};
 use node::{Adoption, ReadTraits, RunFailure, RunOrder};
 use providers::{Kinds, Notification, PROBE_TIMEOUT, TouchedFiles};
 
+pub use self::guarding::DEFAULT_CONTACT_WINDOW;
 use self::held_set::HeldSet;
 use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::deadlines::{HangingJob, RunDeadlines, SharedHangingJobs};
-use crate::guard::{GuardedChange, GuardedRun, RunGuard};
+use crate::guard::{GuardedRun, RunGuard};
 use crate::job_outcomes::{JobOutcomes, JobSubject};
 use crate::outcomes::RunResources;
 use crate::secrets;
@@ -46,9 +46,6 @@ use crate::versions::VersionCause;
 
 /// How much longer a job may take whose commands have its time for themselves.
 const COMMAND_GRACE: Duration = Duration::from_secs(30);
-
-/// How long a contact may take to follow a run that can cut the host off (CNV-11).
-pub const DEFAULT_CONTACT_WINDOW: Duration = Duration::from_secs(300);
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -157,27 +154,6 @@ impl Runner {
             JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None, guarded: None };
         let (uses, collected) = (Mutex::default(), Mutex::default());
         Runner { worker, guard: None, hostname, uses, collected, hanging: SharedHangingJobs::default() }
-    }
-
-    /// Guards its runs.
-    #[must_use]
-    pub fn guarded(mut self, guard: Arc<RunGuard>) -> Runner {
-        self.guard = Some(guard);
-        self
-    }
-
-    /// What guards its runs.
-    pub fn guard(&self) -> Option<&Arc<RunGuard>> {
-        self.guard.as_ref()
-    }
-
-    /// The guard of a run that changes the host; a return is guarded by what it returns from.
-    fn guard_of(&self, bound: &BoundRelease, mode: RunMode, taken_back: TakeBack) -> Option<GuardedRun> {
-        let guard =
-            self.guard.clone().filter(|_| mode == RunMode::Apply && taken_back == TakeBack::Nothing)?;
-        let BoundRelease { adoption, desired } = bound;
-        let (desired, root, seq) = (desired.clone(), adoption.root, adoption.seq);
-        Some(GuardedRun { guard, desired, root, seq, window: DEFAULT_CONTACT_WINDOW })
     }
 
     /// Binds the held set and converges what is in the order's scope, or only says what would change; says
@@ -626,52 +602,6 @@ impl JobWorker {
             }
         }
         Ok(applied)
-    }
-
-    /// Before a change that can cut the host off, or that is caused by one (CNV-11).
-    fn guard(
-        &self,
-        resource: &BoundResource,
-        checked: &Checked,
-        notified: &BTreeSet<ResourceId>,
-    ) -> Result<(), String> {
-        let Some(run) = &self.guarded else { return Ok(()) };
-        let reach = guarded::reach(resource);
-        let is_caused = || {
-            let by = run.desired.resources().filter(|by| notified.contains(&by.id));
-            by.into_iter().any(|by| guarded::reach(by).is_some())
-        };
-        if reach.is_none() && !is_caused() {
-            return Ok(());
-        }
-        match resource.holds_secret {
-            true => self.kinds.keep_prior_sealed(spec(resource)?, checked)?,
-            false => self.kinds.keep_prior(spec(resource)?, checked)?,
-        };
-        let change = GuardedChange {
-            resource: resource.id.clone(),
-            undo: guarded::undo_of(resource, checked),
-            then: guarded::command_after(resource),
-            agent: reach == Some(Reach::Agent),
-        };
-        run.guard.before(run, change)
-    }
-
-    /// As [`JobWorker::guard`], of what left the set.
-    fn guard_removal(&self, id: &ResourceId, entry: &LedgerEntry) -> Result<(), String> {
-        let Some(run) = &self.guarded else { return Ok(()) };
-        let Some(reach) = guarded::reach_of_entry(entry) else { return Ok(()) };
-        let (prior, kept) = self.kinds.keep_path(&entry.path)?;
-        let undo = Undo {
-            path: entry.path.clone(),
-            prior: Prior::Path(prior),
-            kept,
-            kind: entry.kind.clone(),
-            attributes: Default::default(),
-            made: Vec::new(),
-        };
-        let agent = reach == Reach::Agent;
-        run.guard.before(run, GuardedChange { resource: id.clone(), undo: Some(undo), then: None, agent })
     }
 
     /// What files are before they change (CNV-8).

@@ -91,7 +91,8 @@ impl Host {
             Machine::open_at(&self.options(), &StateDir::at(&self.path("state"), disk.clone())).unwrap();
         let storage = Storage::start(machine.durable.clone()).unwrap();
         let guard = Arc::new(RunGuard::new(self.files(&disk), storage.clone(), machine.kinds.clone(), true));
-        let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned()).guarded(guard.clone());
+        let runner =
+            Runner::new(machine.kinds.clone(), storage, "host.test".to_owned()).guarded(guard.clone());
         let held = machine.durable.adoption().unwrap().unwrap();
         let (seq, root, scope) = (held.seq, held.root, RunScope::All);
         let requested_tags = Default::default();
