@@ -12,6 +12,7 @@
 //! is one.
 
 mod contact;
+mod guarded;
 mod heal;
 pub(crate) mod local;
 mod lost_state;
@@ -202,7 +203,10 @@ impl Daemon {
     }
 
     fn is_idle(&self) -> bool {
-        !self.running && !self.activations.returns() && self.view.shown().actions_running == 0
+        !self.running
+            && !self.activations.returns()
+            && !self.runner.guard().is_some_and(|guard| guard.returns())
+            && self.view.shown().actions_running == 0
     }
 
     fn hear(&mut self, event: DaemonEvent) {

@@ -40,6 +40,7 @@ pub mod fetch;
 pub mod files;
 pub mod full_runs;
 pub mod generations;
+pub mod guard;
 pub mod healing;
 mod http_exchange;
 pub mod identity;

@@ -6,6 +6,7 @@
 //! How many jobs there are at a time is the run's to say. A wait is a deadline of the loop and
 //! no thread, and ends when the agent stops.
 
+mod guarding;
 mod held_set;
 
 use std::collections::BTreeSet;
@@ -30,10 +31,12 @@ use model::{Digest, RunReport, UnmadeRunCause};
 use node::{Adoption, ReadTraits, RunFailure, RunOrder};
 use providers::{Kinds, Notification, PROBE_TIMEOUT, TouchedFiles};
 
+pub use self::guarding::DEFAULT_CONTACT_WINDOW;
 use self::held_set::HeldSet;
 use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::deadlines::{HangingJob, RunDeadlines, SharedHangingJobs};
+use crate::guard::{GuardedRun, RunGuard};
 use crate::job_outcomes::{JobOutcomes, JobSubject};
 use crate::outcomes::RunResources;
 use crate::secrets;
@@ -90,6 +93,8 @@ struct CollectedGarbage {
 /// Runs over one host.
 pub struct Runner {
     worker: JobWorker,
+    /// What follows a run that could cut the host off (CNV-11).
+    guard: Option<Arc<RunGuard>>,
     hostname: String,
     /// What the set reads that was bound last. Held for a moment only, never over the disk.
     uses: Mutex<Option<(Digest, TraitUses)>>,
@@ -145,9 +150,10 @@ fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None };
+        let worker =
+            JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None, guarded: None };
         let (uses, collected) = (Mutex::default(), Mutex::default());
-        Runner { worker, hostname, uses, collected, hanging: SharedHangingJobs::default() }
+        Runner { worker, guard: None, hostname, uses, collected, hanging: SharedHangingJobs::default() }
     }
 
     /// Binds the held set and converges what is in the order's scope, or only says what would change; says
@@ -210,7 +216,13 @@ impl Runner {
             taken_back,
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
-        let (finished, outcomes) = self.carry_out(run);
+        let guarded = self.guard_of(bound, mode, taken_back).map(Arc::new);
+        let turn = guarded.as_ref().map(|guarded| guarded.guard.turn());
+        let (finished, outcomes) = self.carry_out(run, guarded.clone());
+        if let Some(guarded) = &guarded {
+            guarded.guard.run_ended(guarded, &finished.report);
+        }
+        drop(turn);
         drop(recording);
         let (paused, unknown_tags) = (order.pause.clone(), order.unknown_tags(desired));
         let intended = order.intends(&finished.report);
@@ -313,8 +325,9 @@ impl Runner {
         *last = Some(CollectedGarbage { root: held.root, bytes: total() });
     }
 
-    fn carry_out(&self, mut run: Run) -> (FinishedRun, JobOutcomes) {
-        let worker = JobWorker { changes: Arc::new(ChangeLog::begin()), ..self.worker.clone() };
+    fn carry_out(&self, mut run: Run, guarded: Option<Arc<GuardedRun>>) -> (FinishedRun, JobOutcomes) {
+        let changes = Arc::new(ChangeLog::begin());
+        let worker = JobWorker { changes, guarded, ..self.worker.clone() };
         let (results, done) = channel::<EndedJob>();
         let mut outcomes = JobOutcomes::default();
         let mut deadlines = RunDeadlines::default();
@@ -445,6 +458,8 @@ struct JobWorker {
     changes: Arc<ChangeLog>,
     /// Its job is at a file system that may not answer.
     hanging: Option<Arc<HangingJob>>,
+    /// What can cut the host off is changed in its sight.
+    guarded: Option<Arc<GuardedRun>>,
 }
 
 impl JobWorker {
@@ -500,6 +515,7 @@ impl JobWorker {
             }
             JobWork::Apply { resource, checked, record, notified } => {
                 let notification = self.changes.notification(&notified);
+                self.guard(&resource, &checked, &notified)?;
                 let applied = match self.apply(&resource, &checked, &record, notification.as_ref()) {
                     Ok(applied) => applied,
                     Err(failure) if checked.surroundings.missing.is_empty() => return Err(failure),
@@ -525,6 +541,7 @@ impl JobWorker {
                 JobDone::Undone
             }
             JobWork::Remove { id, entry, how, .. } => {
+                self.guard_removal(&id, &entry)?;
                 self.keep_versions(&self.kinds.touched_by_removal(&entry, how), &id, entry.sensitive);
                 self.still_wanted()?;
                 JobDone::Removed(self.kinds.remove(&entry, how)?)
@@ -571,6 +588,9 @@ impl JobWorker {
         members: &[TogetherMember],
         record: &Record,
     ) -> Result<Vec<Result<Applied, JobFailure>>, JobFailure> {
+        for TogetherMember { resource, checked } in members {
+            self.guard(resource, checked, &BTreeSet::new())?;
+        }
         self.persist(record)?;
         let resources = members.iter().map(|TogetherMember { resource, checked }| {
             Ok((resource.name.as_str(), spec(resource)?, checked, resource.timeout))

@@ -34,6 +34,7 @@ mod facts_have_a_bound;
 mod failed_joins_are_told;
 mod failed_tries_own_nothing;
 mod generations_are_whole_or_as_before;
+mod guarded_runs_are_undone;
 mod hand_edits_are_put_right;
 mod hosts_return_offline;
 mod hosts_return_without_systemd;

@@ -14,6 +14,7 @@ pub mod duration;
 pub mod module;
 pub mod own_paths;
 pub mod params;
+pub mod reach;
 pub mod schema;
 pub mod secrets;
 pub mod state_directories;

@@ -10,6 +10,7 @@ pub mod bind;
 pub mod condition;
 pub mod declared_path;
 pub mod graph;
+pub mod guarded;
 pub mod hanging;
 pub mod id;
 pub mod kernel;

@@ -51,6 +51,22 @@ impl Kinds {
         self.keep_prior_bytes(path, &mut file.take(MAX_KEPT), digest).map(|()| true)
     }
 
+    /// What is at a path now, and whether its bytes are in the blob store, to go back to.
+    ///
+    /// # Errors
+    /// In words, when it cannot be looked at or kept.
+    pub fn keep_path(&self, path: &str) -> Result<(PathState, bool), String> {
+        let state = self.look(path)?;
+        let PathState::File { digest, size, .. } = &state else { return Ok((state, false)) };
+        if *size > MAX_KEPT {
+            return Ok((state, false));
+        }
+        let file = self.host.open_file(path).map_err(text)?;
+        let file = file.ok_or_else(|| format!("{path} went away while it was looked at"))?;
+        self.keep_prior_bytes(path, &mut file.take(MAX_KEPT), digest)?;
+        Ok((state, true))
+    }
+
     /// What a check of a resource that holds a secret came to, with the prior state as it is kept and recorded: by the
     /// digest of the sealed bytes, which tells nobody what they are (SEC-3).
     ///

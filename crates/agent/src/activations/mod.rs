@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use activation::{ActivationStage, GenerationId, HealthProbeResult};
+use activation::{ActivationProcess, ActivationStage, GenerationId, HealthProbeResult};
 use host::{Host, SpawnCompactly};
 use model::NodeId;
 use node::{ActivationRequest, Adoption, RolloutActivation, RolloutPart, TrialStage};
@@ -213,6 +213,11 @@ impl Drop for Activations {
 }
 
 impl FoundActivations {
+    /// After which process this one comes.
+    pub(crate) fn process(&self) -> ActivationProcess {
+        self.mark.process()
+    }
+
     /// Goes on with what was found.
     pub(crate) fn go_on(self, parts: ActivationParts) -> Activations {
         let setup = ActivationSetup {

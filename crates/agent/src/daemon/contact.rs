@@ -36,6 +36,9 @@ impl Daemon {
     }
 
     pub(super) fn note_answered(&mut self, answer: &Answer) {
+        if let Some(guard) = self.runner.guard() {
+            guard.note_contact(true);
+        }
         let at = now();
         // As many as a report can have asked about: whoever answers may say any number.
         let named = answer.same_cause.iter().take(MAX_SAME_CAUSES);
@@ -70,6 +73,9 @@ impl Daemon {
 
     /// A check-in got no answer: the journal names each sort of failure once, with the next step.
     pub(super) fn not_answered(&mut self, failure: ContactFailure) {
+        if let Some(guard) = self.runner.guard() {
+            guard.note_contact(false);
+        }
         let ContactFailure { problem, text } = failure;
         let shown = self.local.shown();
         // What the last daemon met is news to the journal of this one.

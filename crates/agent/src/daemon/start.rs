@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use activation::ActivationProcess;
 use lang::Value;
 use model::AgentInstance;
 use model::policy::Policy;
@@ -11,6 +12,7 @@ use providers::traits::Collectors;
 use trust::FeedOwner;
 
 use super::Daemon;
+use super::guarded::ContactGuard;
 use super::trusted::ControlPlaneTrust;
 use crate::activations::{ActivationParts, FoundActivations};
 use crate::capabilities;
@@ -70,6 +72,7 @@ impl Daemon {
         let exchange = base.check_in_client(&rejoin, &sync);
         let watch = HostWatch::start(base.machine.kinds.clone(), base.handle.clone())?;
         let runner = Arc::new(base.runner());
+        base.guard_runs(&runner, found.process());
         let activations = found.go_on(ActivationParts {
             storage: base.storage.clone(),
             release: base.release.clone(),
@@ -159,7 +162,18 @@ impl DaemonFoundation {
 
     fn runner(&self) -> Runner {
         let hostname = self.machine.membership.hostname.to_string();
-        Runner::new(self.machine.kinds.clone(), self.storage.clone(), hostname)
+        let guard = crate::guard::guard_of(&self.machine, &self.storage);
+        Runner::new(self.machine.kinds.clone(), self.storage.clone(), hostname).guarded(Arc::new(guard))
+    }
+
+    /// Goes on with what an earlier agent's run left to be followed by a contact (CNV-11).
+    fn guard_runs(&self, runner: &Runner, process: ActivationProcess) {
+        let Some(guard) = runner.guard() else { return };
+        let (session, handle) = (self.session.clone(), self.handle.clone());
+        guard.connect(Box::new(ContactGuard { session, handle, runtime: tokio::runtime::Handle::current() }));
+        if let Err(error) = guard.resume(process) {
+            tracing::error!(error, "what a guarded run left is the watchdog's");
+        }
     }
 
     fn start_work(&self) -> Result<WorkHandle, StartError> {

@@ -56,6 +56,10 @@ const MARK_FILE: &str = "running.json";
 /// The directory of what is kept of generations.
 pub(crate) const DIRECTORY: &str = "generations";
 pub(crate) const ADOPTION_FILE: &str = "adoption.json";
+/// The same of guarded runs (CNV-11).
+const GUARD_RECORD_FILE: &str = "guarded.json";
+const GUARD_MARK_FILE: &str = "guarded-running.json";
+const GUARD_DIRECTORY: &str = "guarded";
 
 /// What the host runs as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +100,9 @@ pub enum ArmReturnError {
 /// The generations of one host on its disk. Every operation waits for the disk.
 pub struct GenerationFiles {
     disk: Disk,
+    state: PathBuf,
+    /// These are of guarded runs, and not of releases on trial.
+    of_guards: bool,
     directory: PathBuf,
     record: StateFile<ActivationRecord>,
     running: StateFile<RunningGeneration>,
@@ -124,11 +131,44 @@ impl GenerationFiles {
     ) -> GenerationFiles {
         GenerationFiles {
             disk: disk.clone(),
+            state: state.to_owned(),
+            of_guards: false,
             directory: state.join(DIRECTORY),
             record: StateFile::new(disk, state.join(RECORD_FILE), MODE),
             running: StateFile::new(disk, state.join(MARK_FILE), MODE),
             installed,
             watchdog,
+        }
+    }
+
+    /// The record of guarded runs beside this one, with the same watchdog (CNV-11).
+    pub fn guards(&self) -> GenerationFiles {
+        let files = self.beside();
+        GenerationFiles {
+            of_guards: true,
+            directory: self.state.join(GUARD_DIRECTORY),
+            record: StateFile::new(&self.disk, self.state.join(GUARD_RECORD_FILE), MODE),
+            running: StateFile::new(&self.disk, self.state.join(GUARD_MARK_FILE), MODE),
+            ..files
+        }
+    }
+
+    /// Those of releases on trial, in the same place.
+    pub(crate) fn beside(&self) -> GenerationFiles {
+        GenerationFiles::with(&self.state, &self.disk, self.installed.clone(), self.watchdog.clone())
+    }
+
+    /// The program that the other record needs the watchdog for, while something of that is under way: one watchdog looks
+    /// at both.
+    fn needed_beside(&self) -> Result<Option<PathBuf>, SpoolError> {
+        let other = if self.of_guards { self.beside() } else { self.guards() };
+        match other.peek()? {
+            PeekedFile::Value(record)
+                if !matches!(record.under_way, ActivationStage::Settled | ActivationStage::Probation(_)) =>
+            {
+                other.kept_program(record.confirmed.id)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -339,6 +379,8 @@ impl GenerationFiles {
             self.keep_confirmed(durable, to_be)?;
         }
         let program = self.kept_program(confirmed)?.ok_or(ArmReturnError::NotKept(confirmed))?;
+        // Where the loop has its lock, whichever record it is for.
+        self.disk.make_dir(&self.state.join(DIRECTORY))?;
         Ok(self.watchdog.set_up(&program)?)
     }
 
@@ -368,7 +410,12 @@ impl GenerationFiles {
     /// # Errors
     /// When it stays. That does no harm: it reads the record, and that says so too.
     pub fn disarm(&self, record: &ActivationRecord) -> Result<(), SetUpWatchdogError> {
-        self.watchdog.take_down()?;
+        match self.needed_beside() {
+            Ok(Some(program)) => self.watchdog.set_up(&program)?,
+            Ok(None) => self.watchdog.take_down()?,
+            // It looks at both records, and ends its watch itself.
+            Err(error) => tracing::warn!(error = %crate::render::chain(&error), "the watchdog stays"),
+        }
         if let Err(error) = self.keep_agents_of(record) {
             tracing::warn!(error = %crate::render::chain(&error), "programs of generations stay");
         }

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use activation::{
@@ -29,6 +30,7 @@ use super::{
     boot_moment,
 };
 use crate::full_runs::record_full_run;
+use crate::guard::RunGuard;
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
 use crate::run_mark::RunMark;
@@ -67,6 +69,9 @@ pub enum ReturnVerbError {
     /// The loop cannot begin.
     #[error(transparent)]
     Loop(#[from] StartLoopError),
+    /// What a guarded run left cannot be used.
+    #[error("what a guarded run left cannot be used: {0}")]
+    Guard(String),
     /// The host is not back yet.
     #[error("the host is not back on generation {0} yet")]
     NotReturned(GenerationId),
@@ -119,7 +124,7 @@ pub fn follow(options: &MachineOptions) -> Result<(), ReturnVerbError> {
     let files = GenerationFiles::of(options, &Disk::new());
     let watch = super::ReturnLoop::new(options);
     // Nothing was ever on trial here: there is nothing to look at.
-    if files.kept()?.is_empty() {
+    if files.kept()?.is_empty() && files.guards().kept()?.is_empty() {
         return Ok(());
     }
     let Some(_turn) = watch.begin()? else { return Ok(()) };
@@ -157,17 +162,34 @@ fn look_as(
     options: &MachineOptions,
     files: &GenerationFiles,
 ) -> Result<ReturnLook, ReturnVerbError> {
-    match due(files, &boot_moment()?)? {
-        ReturnDue::Later => Ok(ReturnLook::NotDue),
-        // Whoever returned is gone, and has left the agent stopped: it is gone on with, without waiting for its deadline.
-        ReturnDue::BeingDone if is_locked(options)? => Ok(ReturnLook::NotDue),
-        ReturnDue::BeingDone => act(looker, options, files),
-        ReturnDue::Nothing => end_watch(options, files),
-        ReturnDue::Now => act(looker, options, files),
+    let now = boot_moment()?;
+    let (trial, guard) = (due(files, &now)?, due(&files.guards(), &now)?);
+    // A trial undoes more than a guarded run, and comes first.
+    for (due, way) in [(trial, WayBack::Trial), (guard, WayBack::Guard)] {
+        match due {
+            ReturnDue::Now => return act(looker, options, files, way),
+            // Whoever returned is gone, and has left the agent stopped: it is gone on with, without waiting for its deadline.
+            ReturnDue::BeingDone if !is_locked(options)? => return act(looker, options, files, way),
+            ReturnDue::Later | ReturnDue::BeingDone | ReturnDue::Nothing => {}
+        }
+    }
+    match (trial, guard) {
+        (ReturnDue::Nothing, ReturnDue::Nothing) => end_watch(options, files),
+        _ => Ok(ReturnLook::NotDue),
     }
 }
 
+/// From what the host goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WayBack {
+    /// A release on trial.
+    Trial,
+    /// A guarded run (CNV-11).
+    Guard,
+}
+
 /// What is due by the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReturnDue {
     Nothing,
     Later,
@@ -202,7 +224,8 @@ fn is_locked(options: &MachineOptions) -> Result<bool, SpoolError> {
 
 /// Nothing is under way. While an agent lives it may be about to begin something, and ends the watch itself.
 fn end_watch(options: &MachineOptions, files: &GenerationFiles) -> Result<ReturnLook, ReturnVerbError> {
-    if !files.watchdog().is_set_up() && !files.keeps_agents()? {
+    let guards = files.guards();
+    if !files.watchdog().is_set_up() && !files.keeps_agents()? && !guards.keeps_agents()? {
         return Ok(ReturnLook::Over);
     }
     let lock = match StateLock::acquire(&options.state_dir()) {
@@ -219,6 +242,17 @@ fn end_watch(options: &MachineOptions, files: &GenerationFiles) -> Result<Return
     if !is_nothing {
         return Ok(ReturnLook::NotDue);
     }
+    let is_guarded = match guards.peek()? {
+        PeekedFile::Value(guarded) => !matches!(guarded.watchdog(&boot_moment()?), WatchdogDecision::Nothing),
+        PeekedFile::Absent => false,
+        PeekedFile::Damaged => true,
+    };
+    if is_guarded {
+        return Ok(ReturnLook::NotDue);
+    }
+    if let Err(error) = guards.disarm(&ActivationRecord::default()) {
+        tracing::warn!(error = %chain(&error), "the watchdog stays, and has nothing to do");
+    }
     if let Err(error) = files.disarm(&record) {
         tracing::warn!(error = %chain(&error), "the watchdog stays, and has nothing to do");
     }
@@ -231,6 +265,7 @@ fn act(
     looker: Looker,
     options: &MachineOptions,
     files: &GenerationFiles,
+    way: WayBack,
 ) -> Result<ReturnLook, ReturnVerbError> {
     let units = match (looker, files.watchdog()) {
         (Looker::Watchdog, ReturnWatchdog::Units(units)) => Some(units),
@@ -242,6 +277,7 @@ fn act(
         (Looker::Watchdog, None) => {}
     }
     let acted = take_state(looker, options, files).and_then(|machine| match machine {
+        Some(machine) if way == WayBack::Guard => undo_guarded(files, &machine),
         Some(machine) => go_on(files, machine),
         None => Ok(ReturnLook::NotDue),
     });
@@ -285,6 +321,21 @@ fn take_state(
         }
         std::thread::sleep(LOCK_LOOK);
     }
+}
+
+/// Goes on with a guarded run.
+fn undo_guarded(files: &GenerationFiles, machine: &Machine) -> Result<ReturnLook, ReturnVerbError> {
+    let storage = Storage::start(machine.durable.clone())?;
+    let guard = Arc::new(RunGuard::new(files.beside(), storage, machine.kinds.clone(), false));
+    guard.resume(ActivationProcess::Watchdog).map_err(ReturnVerbError::Guard)?;
+    for _ in 0..RETURN_TRIES {
+        if !guard.returns() {
+            break;
+        }
+        std::thread::sleep(activation::PERSIST_RETRY);
+        guard.tick();
+    }
+    Ok(ReturnLook::Done { replaced: guard.replaced() })
 }
 
 fn go_on(files: &GenerationFiles, machine: Machine) -> Result<ReturnLook, ReturnVerbError> {

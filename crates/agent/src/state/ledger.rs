@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::Digest;
-use spool::{Disk, Journal};
+use spool::{Disk, Journal, PeekedFile, StateFile};
 
 use super::{Durable, StateError, locked, spool};
+use crate::guard::{CHANGES_FILE, GuardedChanges};
 
 /// The ledger's journal: in memory while a run may record something, and on disk alone otherwise, as it has an
 /// entry for each thing that Muster changed.
@@ -135,6 +136,13 @@ impl Durable {
         }
         let pending = self.pending()?;
         kept.extend(pending.unverified.values().flatten().flat_map(|undo| undo.prior.digests()));
+        let guarded: StateFile<GuardedChanges> =
+            StateFile::new(&self.disk, self.path.join(CHANGES_FILE), super::MODE);
+        if let PeekedFile::Value(changes) =
+            guarded.peek().map_err(super::spool("read what a guarded run changed"))?
+        {
+            kept.extend(changes.digests());
+        }
         Ok(kept)
     }
 }

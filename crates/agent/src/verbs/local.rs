@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
+use activation::ActivationProcess;
 use converge::{RunMode, RunScope};
 use model::log::FactBody;
 use model::{RunCounts, RunReport};
@@ -13,6 +15,7 @@ use super::{VerbFailure, exit, print, show};
 use crate::clock::now;
 use crate::daemon::local::refused_for;
 use crate::full_runs::{record_full_run, show_run};
+use crate::guard::guard_of;
 use crate::invocation::command;
 use crate::local::client::{LocalClient, LocalClientError};
 use crate::local::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLimit, RunProgress};
@@ -138,6 +141,13 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let traits = observed(machine.kinds.host());
     let storage = Storage::start(durable.clone())?;
     let runner = runner(machine, &storage);
+    let guard = Arc::new(guard_of(machine, &storage));
+    // Nobody is there to try a contact: where none was before, none is asked for.
+    let runner = match mode == RunMode::Apply && (guard.resume(ActivationProcess::Agent)? || guard.reached())
+    {
+        true => runner.guarded(guard),
+        false => runner,
+    };
     let bound = runner.bind(&traits)?;
     let (seq, root) = (bound.adoption().seq, bound.adoption().root);
     let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
@@ -162,6 +172,11 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
         RunMark::end(durable.path());
     }
     let run = run?;
+    if runner.guard().is_some_and(|guard| guard.is_up()) {
+        eprintln!(
+            "this can cut the host off: the agent must reach the control plane within the window, or it is undone"
+        );
+    }
     if mode == RunMode::Apply && run.report.partial.is_some() {
         if LastRun::partial_is_fact(&run.report) {
             if let Some(last) = last {

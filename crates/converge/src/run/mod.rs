@@ -41,6 +41,7 @@ use crate::{BoundResource, Ledger, LedgerEntry, ResourceId};
 pub use failure::JobFailure;
 pub use machine::Run;
 pub use pending::{Pending, Undo};
+pub(crate) use remember::{Remembered, remembered};
 pub use scope::{RunScope, UnknownTag};
 pub use taken_back::TakeBack;
 pub use together::MAX_TOGETHER;

@@ -141,15 +141,15 @@ pub(super) fn is_elsewhere(entry: &LedgerEntry, resource: &BoundResource) -> boo
 }
 
 /// What the ledger calls a resource.
-pub(super) struct Remembered {
+pub(crate) struct Remembered {
     /// Its path, or its name where it has none.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// Its change can be undone by what was there before.
-    pub(super) undone: bool,
+    pub(crate) undone: bool,
 }
 
 /// What the ledger keeps of a resource; `None` for a command that nothing undoes.
-pub(super) fn remembered(resource: &BoundResource) -> Option<Remembered> {
+pub(crate) fn remembered(resource: &BoundResource) -> Option<Remembered> {
     let (path, undone) = match resource.manages()? {
         Manages::Path | Manages::Part => (resource.path()?, true),
         Manages::State => (resource.name.as_str(), true),

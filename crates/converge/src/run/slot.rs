@@ -14,11 +14,12 @@ use super::condition::source;
 use super::machine::PredictedPath;
 use super::module::{ModuleEnd, ModulePhase, SlotState};
 use super::pending::Ahead;
-use super::remember::{Remembered, is_elsewhere, remembered};
+use super::remember::{is_elsewhere, remembered};
 use super::report::{failed_item, item};
 use super::retry::Tries;
-use super::{JobFailure, JobWork, Record, Run, RunMode, Undo};
+use super::{JobFailure, JobWork, Record, Run, RunMode};
 use crate::bind::parents;
+use crate::guarded::undo_of;
 use crate::kinds::exec::command_text;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
@@ -261,17 +262,7 @@ impl Run {
         let remembered = remembered(&resource);
         // Handlers come after the verify, and it does not answer for them.
         let verifies = (module.verify.is_some() && !handler).then_some(module.name.as_str());
-        let undo = match &remembered {
-            Some(Remembered { path, undone: true }) if verifies.is_some() => Some(Undo {
-                path: path.clone(),
-                prior: checked.prior.clone(),
-                kept,
-                kind: resource.kind.clone(),
-                attributes: resource.kept.clone(),
-                made: checked.surroundings.missing.clone(),
-            }),
-            _ => None,
-        };
+        let undo = if verifies.is_some() { undo_of(&resource, &checked) } else { None };
         let ahead = self.pending.ahead(&resource.id, &resource.notify, verifies, undo);
         let path = remembered.map(|remembered| remembered.path);
         let known = self.ledger.entries.get(&resource.id).filter(|entry| !is_elsewhere(entry, &resource));
