@@ -4,6 +4,7 @@ pub mod cable;
 pub mod one_host;
 pub mod repo;
 mod running;
+pub mod waves;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

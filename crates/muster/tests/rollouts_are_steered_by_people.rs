@@ -1,0 +1,101 @@
+//! ROL-1, OPS-1: with real programs an operator pauses, resumes, approves, skips, aborts and sends back, each takes effect
+//! on nodes that did not begin, and `rollout watch` says by its exit code how it ended.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use test_support::programs::waves::{WaveFleet, fast};
+
+/// The first host of each wave passes once its file is there.
+const TERMS: &str = "rollouts:
+  fast:
+    waves:
+      - {name: canary, nodes: [web-1], gate: {soak: 1s}}
+      - {name: second, nodes: [web-2], gate: {soak: 1s}}
+      - {name: rest, gate: {soak: 1s}}
+    onFailure: ROLLBACK
+    confirm: {window: 5m}
+probes:
+  ready: {command: [/bin/sh, -c, 'test -e $MUSTER_ROOT/ready'], every: 1s, timeout: 1s, grace: GRACE, sustained: 1s}
+";
+
+fn terms(on_failure: &str, grace: &str) -> String {
+    TERMS.replace("ROLLBACK", on_failure).replace("GRACE", grace)
+}
+
+#[test]
+fn by_each_of_their_words() {
+    let fleet = WaveFleet::start(&[fast("web-1", "web"), fast("web-2", "web"), fast("web-3", "web")]);
+    let word = |verb: &str| fleet.server.ok(&["rollout", verb, "fast"]);
+
+    // Paused before the next wave opens: nobody of it begins until it is resumed.
+    fleet.rollouts(&terms("halt", "1h"));
+    fleet.publish("second");
+    fleet.until_says("web-1", "second");
+    word("pause");
+    fleet.mark("web-1", "/ready", true);
+    fleet.until_explained("web-1", "is confirmed");
+    fleet.until_explained("web-2", "paused the rollout");
+    assert_eq!(fleet.said("web-2"), "first");
+    let watch = fleet.server.begin("watch", &["rollout", "watch", "fast"]);
+    word("resume");
+    fleet.until_says("web-2", "second");
+
+    // The second wave's node is not confirmed, and somebody lets the next one open all the same.
+    fleet.until_explained("web-3", "its wave is closed");
+    word("approve");
+    fleet.until_says("web-3", "second");
+    for name in ["web-2", "web-3"] {
+        fleet.mark(name, "/ready", true);
+    }
+    fleet.until_state("fast", "Terminal");
+    let said = watch.out_at_end(0);
+    assert!(said.contains("it is through"), "{said}");
+
+    // A host that is taken out holds up nobody, and stays on what it has.
+    fleet.mark("web-1", "/ready", false);
+    fleet.publish("third");
+    fleet.until_says("web-1", "third");
+    fleet.server.ok(&["rollout", "skip", "fast", "web-2"]);
+    fleet.mark("web-1", "/ready", true);
+    fleet.until_says("web-3", "third");
+    fleet.until_explained("web-2", "took it out of the rollout");
+    assert_eq!(fleet.said("web-2"), "second");
+    fleet.until_state("fast", "Terminal");
+
+    // Aborted: what began stays where it is, and nobody else begins.
+    fleet.mark("web-1", "/ready", false);
+    fleet.publish("fourth");
+    fleet.until_says("web-1", "fourth");
+    word("abort");
+    let watched = fleet.server.muster(&["rollout", "watch", "fast"]);
+    assert_eq!(watched.status.code(), Some(3));
+    fleet.mark("web-1", "/ready", true);
+    fleet.until_explained("web-1", "is confirmed");
+    fleet.until_explained("web-3", "starts nothing any more");
+    assert_eq!(fleet.said("web-3"), "third");
+
+    // Sent back: the host that was confirmed goes back to what it had.
+    fleet.rollouts(&terms("rollback", "1h"));
+    fleet.publish("fifth");
+    fleet.until_says("web-2", "fifth");
+    let watch = fleet.server.begin("watch-back", &["rollout", "watch", "fast"]);
+    word("rollback");
+    for name in ["web-1", "web-2"] {
+        fleet.until_explained(name, "it is back on the release that it had");
+    }
+    assert_eq!((fleet.said("web-1"), fleet.said("web-2")), ("fourth".to_owned(), "second".to_owned()));
+    watch.out_at_end(3);
+
+    // Halted by itself, and resumed in spite of what failed: the next one that fails halts it again.
+    for name in ["web-1", "web-2", "web-3"] {
+        let _ = std::fs::remove_file(fleet.host(name).path("/ready"));
+    }
+    fleet.mark("web-2", "/ready", true);
+    fleet.rollouts(&terms("halt", "0s"));
+    fleet.publish("sixth");
+    fleet.until_state("fast", "Failed");
+    fleet.until_explained("web-2", "starts nothing any more");
+    fleet.server.begin("watch-halted", &["rollout", "watch", "fast"]).out_at_end(3);
+    word("resume");
+    fleet.until_says("web-2", "sixth");
+}

@@ -1,0 +1,141 @@
+//! ROL-7: probes of real agents over HTTP, of a metric and of a command: what fails within its grace, or for less than it
+//! has to go on failing, decides nothing; what goes on failing is returned from, and the rollout stops.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use test_support::programs::waves::{WaveFleet, fast};
+
+/// What a service answers at `/health` and `/metrics`, and how often it was asked.
+struct Answers {
+    health: u16,
+    load: f64,
+    asked: usize,
+}
+
+/// A service that answers over HTTP for as long as the test runs.
+struct Service {
+    address: SocketAddr,
+    answers: Arc<Mutex<Answers>>,
+}
+
+impl Service {
+    fn start() -> Service {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers = Arc::new(Mutex::new(Answers { health: 200, load: 1.0, asked: 0 }));
+        let own = answers.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut request = [0; 1024];
+                let read = stream.read(&mut request).unwrap_or_default();
+                let asks_metrics = request[..read].starts_with(b"GET /metrics ");
+                let mut answers = own.lock().unwrap();
+                answers.asked += 1;
+                let (status, body) = match asks_metrics {
+                    true => (200, format!("# TYPE load gauge\nload_max 99\nload {}\n", answers.load)),
+                    false => (answers.health, String::new()),
+                };
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+                let _ = stream.write_all(format!("{head}{body}").as_bytes());
+            }
+        });
+        Service { address, answers }
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Answers)) {
+        change(&mut self.answers.lock().unwrap());
+    }
+
+    /// Waits until it was asked this many times more.
+    fn asked(&self, times: usize) {
+        let before = self.answers.lock().unwrap().asked;
+        test_support::wait::until_blocking("the probe is asked", || {
+            (self.answers.lock().unwrap().asked >= before + times).then_some(())
+        });
+    }
+}
+
+const ROLLOUT: &str = "rollouts:
+  fast:
+    waves: [{name: canary, nodes: [web-1], gate: {soak: 1s}}, {name: rest, gate: {soak: 1s}}]
+    onFailure: rollback
+    confirm: {window: 5m}
+";
+
+#[test]
+fn over_http_and_of_a_metric_and_a_command() {
+    let service = Service::start();
+    let fleet = WaveFleet::start(&[fast("web-1", "web"), fast("web-2", "web")]);
+    let address = service.address;
+
+    // It fails in its grace, and passes when that is over.
+    let http = |grace: &str| {
+        format!(
+            "{ROLLOUT}probes:\n  health: {{http: \"http://{address}/health\", every: 1s, timeout: 1s, grace: {grace}, \
+             sustained: 4s}}\n"
+        )
+    };
+    fleet.rollouts(&http("1h"));
+    service.set(|answers| answers.health = 500);
+    fleet.publish("second");
+    fleet.until_says("web-1", "second");
+    service.asked(2);
+    assert_eq!(fleet.said("web-1"), "second", "nothing that fails in its grace counts");
+    assert_eq!(fleet.count(&fleet.rollout("fast"), "Failed"), 0);
+    service.set(|answers| answers.health = 200);
+    fleet.until_state("fast", "Terminal");
+    assert_eq!(fleet.said("web-2"), "second");
+
+    // It fails without a grace, but not for long enough: nothing comes of that either.
+    fleet.rollouts(&http("0s"));
+    service.set(|answers| answers.health = 404);
+    fleet.publish("third");
+    fleet.until_says("web-1", "third");
+    service.asked(1);
+    service.set(|answers| answers.health = 200);
+    fleet.until_state("fast", "Terminal");
+
+    // It goes on failing.
+    service.set(|answers| answers.health = 503);
+    fleet.publish("fourth");
+    let view = fleet.until_state("fast", "Reverted");
+    fleet.until_says("web-1", "third");
+    let why = fleet.until_explained("web-1", "health");
+    assert!(why.contains("went on failing"), "{why}");
+    assert_eq!(fleet.said("web-2"), "third", "{view:#}");
+
+    // A metric over its bound, beside a command that passes.
+    fleet.rollouts(&format!(
+        "{ROLLOUT}probes:\n  load: {{metric: load, url: \"http://{address}/metrics\", atMost: 4.5, every: 1s, \
+         timeout: 1s, grace: 0s, sustained: 2s}}\n  file: {{command: [/usr/bin/test, -e, /etc], every: 1s, timeout: 1s}}\n"
+    ));
+    service.set(|answers| answers.load = 4.6);
+    fleet.publish("fifth");
+    fleet.until_state("fast", "Reverted");
+    fleet.until_says("web-1", "third");
+    fleet.until_explained("web-1", "load");
+    service.set(|answers| answers.load = 4.5);
+    fleet.publish("sixth");
+    fleet.until_state("fast", "Terminal");
+    assert_eq!((fleet.said("web-1"), fleet.said("web-2")), ("sixth".to_owned(), "sixth".to_owned()));
+
+    // A command.
+    fleet.rollouts(&format!(
+        "{ROLLOUT}probes:\n  ready: {{command: [/bin/sh, -c, \"echo not yet >&2; test -e $MUSTER_ROOT/ready\"], every: 1s, \
+         timeout: 1s, grace: 0s, sustained: 2s}}\n"
+    ));
+    fleet.publish("seventh");
+    fleet.until_state("fast", "Reverted");
+    fleet.until_explained("web-1", "ready");
+    for name in ["web-1", "web-2"] {
+        fleet.mark(name, "/ready", true);
+    }
+    fleet.publish("eighth");
+    fleet.until_state("fast", "Terminal");
+}
