@@ -12,7 +12,7 @@ use model::share::Share;
 use model::status::Contact;
 use model::{Channel, Digest, Incarnation, NodeId, Timestamp};
 use rollout::{
-    EventAnswer, JoiningNode, NewRollout, RolloutAnswer, RolloutEffect, RolloutEvent, RolloutId,
+    EventAnswer, JoiningNode, NewRollout, NextCall, RolloutAnswer, RolloutEffect, RolloutEvent, RolloutId,
     RolloutInput, RolloutKey, RolloutStep, Rollouts,
 };
 use trust::RolloutTerms;
@@ -75,7 +75,11 @@ fn planned(count: usize, figures: &Figures) -> Result<(), BenchError> {
         return Err(format!("the rollout did not begin: {:?}", step.answer).into());
     }
     for node in &ids {
-        let contact = RolloutInput::Contact { node: node.clone(), contact: Contact::Online };
+        let contact = RolloutInput::Contact {
+            node: node.clone(),
+            contact: Contact::Online,
+            next_call: NextCall::default(),
+        };
         rollouts.handle(contact, BEGINS);
     }
     let contacts = began.elapsed().saturating_sub(published);

@@ -13,7 +13,7 @@ use crate::types::{PathRole, Spec};
 
 /// What of the way to a host a resource touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum WayIn {
     /// Addresses, routes and links.
     Network,
     /// The packet filter.
@@ -26,138 +26,138 @@ pub enum Reach {
     Agent,
 }
 
-impl fmt::Display for Reach {
+impl fmt::Display for WayIn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reach::Network => "the network",
-            Reach::Firewall => "the firewall",
-            Reach::Resolver => "the resolver",
-            Reach::RemoteLogin => "sshd",
-            Reach::Agent => "the agent",
+            WayIn::Network => "the network",
+            WayIn::Firewall => "the firewall",
+            WayIn::Resolver => "the resolver",
+            WayIn::RemoteLogin => "sshd",
+            WayIn::Agent => "the agent",
         })
     }
 }
 
 /// Files, and directories with all that is below them.
-const PATHS: &[(&str, Reach)] = &[
-    ("/etc/network", Reach::Network),
-    ("/etc/netplan", Reach::Network),
-    ("/etc/systemd/network", Reach::Network),
-    ("/etc/systemd/networkd.conf", Reach::Network),
-    ("/etc/systemd/networkd.conf.d", Reach::Network),
-    ("/etc/NetworkManager", Reach::Network),
-    ("/etc/sysconfig/network", Reach::Network),
-    ("/etc/sysconfig/network-scripts", Reach::Network),
-    ("/etc/dhcp", Reach::Network),
-    ("/etc/dhcpcd.conf", Reach::Network),
-    ("/etc/wireguard", Reach::Network),
-    ("/etc/iproute2", Reach::Network),
-    ("/etc/nftables.conf", Reach::Firewall),
-    ("/etc/nftables.d", Reach::Firewall),
-    ("/etc/nftables", Reach::Firewall),
-    ("/etc/sysconfig/nftables.conf", Reach::Firewall),
-    ("/etc/iptables", Reach::Firewall),
-    ("/etc/sysconfig/iptables", Reach::Firewall),
-    ("/etc/sysconfig/ip6tables", Reach::Firewall),
-    ("/etc/ufw", Reach::Firewall),
-    ("/etc/default/ufw", Reach::Firewall),
-    ("/etc/firewalld", Reach::Firewall),
-    ("/etc/hosts.allow", Reach::Firewall),
-    ("/etc/hosts.deny", Reach::Firewall),
-    ("/etc/resolv.conf", Reach::Resolver),
-    ("/etc/resolvconf", Reach::Resolver),
-    ("/etc/resolvconf.conf", Reach::Resolver),
-    ("/etc/systemd/resolved.conf", Reach::Resolver),
-    ("/etc/systemd/resolved.conf.d", Reach::Resolver),
-    ("/etc/nsswitch.conf", Reach::Resolver),
-    ("/etc/hosts", Reach::Resolver),
-    ("/etc/host.conf", Reach::Resolver),
-    ("/etc/gai.conf", Reach::Resolver),
-    ("/etc/ssh/sshd_config", Reach::RemoteLogin),
-    ("/etc/ssh/sshd_config.d", Reach::RemoteLogin),
-    ("/etc/default/ssh", Reach::RemoteLogin),
-    ("/etc/pam.d/sshd", Reach::RemoteLogin),
-    ("/root/.ssh", Reach::RemoteLogin),
-    ("/usr/bin/muster-agent", Reach::Agent),
-    ("/usr/local/bin/muster-agent", Reach::Agent),
-    ("/etc/default/muster-agent", Reach::Agent),
-    ("/etc/muster", Reach::Agent),
-    ("/var/lib/muster", Reach::Agent),
+const PATHS: &[(&str, WayIn)] = &[
+    ("/etc/network", WayIn::Network),
+    ("/etc/netplan", WayIn::Network),
+    ("/etc/systemd/network", WayIn::Network),
+    ("/etc/systemd/networkd.conf", WayIn::Network),
+    ("/etc/systemd/networkd.conf.d", WayIn::Network),
+    ("/etc/NetworkManager", WayIn::Network),
+    ("/etc/sysconfig/network", WayIn::Network),
+    ("/etc/sysconfig/network-scripts", WayIn::Network),
+    ("/etc/dhcp", WayIn::Network),
+    ("/etc/dhcpcd.conf", WayIn::Network),
+    ("/etc/wireguard", WayIn::Network),
+    ("/etc/iproute2", WayIn::Network),
+    ("/etc/nftables.conf", WayIn::Firewall),
+    ("/etc/nftables.d", WayIn::Firewall),
+    ("/etc/nftables", WayIn::Firewall),
+    ("/etc/sysconfig/nftables.conf", WayIn::Firewall),
+    ("/etc/iptables", WayIn::Firewall),
+    ("/etc/sysconfig/iptables", WayIn::Firewall),
+    ("/etc/sysconfig/ip6tables", WayIn::Firewall),
+    ("/etc/ufw", WayIn::Firewall),
+    ("/etc/default/ufw", WayIn::Firewall),
+    ("/etc/firewalld", WayIn::Firewall),
+    ("/etc/hosts.allow", WayIn::Firewall),
+    ("/etc/hosts.deny", WayIn::Firewall),
+    ("/etc/resolv.conf", WayIn::Resolver),
+    ("/etc/resolvconf", WayIn::Resolver),
+    ("/etc/resolvconf.conf", WayIn::Resolver),
+    ("/etc/systemd/resolved.conf", WayIn::Resolver),
+    ("/etc/systemd/resolved.conf.d", WayIn::Resolver),
+    ("/etc/nsswitch.conf", WayIn::Resolver),
+    ("/etc/hosts", WayIn::Resolver),
+    ("/etc/host.conf", WayIn::Resolver),
+    ("/etc/gai.conf", WayIn::Resolver),
+    ("/etc/ssh/sshd_config", WayIn::RemoteLogin),
+    ("/etc/ssh/sshd_config.d", WayIn::RemoteLogin),
+    ("/etc/default/ssh", WayIn::RemoteLogin),
+    ("/etc/pam.d/sshd", WayIn::RemoteLogin),
+    ("/root/.ssh", WayIn::RemoteLogin),
+    ("/usr/bin/muster-agent", WayIn::Agent),
+    ("/usr/local/bin/muster-agent", WayIn::Agent),
+    ("/etc/default/muster-agent", WayIn::Agent),
+    ("/etc/muster", WayIn::Agent),
+    ("/var/lib/muster", WayIn::Agent),
 ];
 /// Below [`PATHS`], and not counted: what an administrator says of the host.
 const LEFT_OUT: &[&str] = &["/etc/muster/traits.d"];
 /// What the names of units begin with.
-const UNITS: &[(&str, Reach)] = &[
-    ("networking", Reach::Network),
-    ("systemd-networkd", Reach::Network),
-    ("NetworkManager", Reach::Network),
-    ("dhcpcd", Reach::Network),
-    ("wg-quick@", Reach::Network),
-    ("ifup@", Reach::Network),
-    ("network", Reach::Network),
-    ("nftables", Reach::Firewall),
-    ("iptables", Reach::Firewall),
-    ("ip6tables", Reach::Firewall),
-    ("netfilter-persistent", Reach::Firewall),
-    ("ufw", Reach::Firewall),
-    ("firewalld", Reach::Firewall),
-    ("systemd-resolved", Reach::Resolver),
-    ("resolvconf", Reach::Resolver),
-    ("ssh", Reach::RemoteLogin),
-    ("sshd", Reach::RemoteLogin),
-    ("muster-agent", Reach::Agent),
+const UNITS: &[(&str, WayIn)] = &[
+    ("networking", WayIn::Network),
+    ("systemd-networkd", WayIn::Network),
+    ("NetworkManager", WayIn::Network),
+    ("dhcpcd", WayIn::Network),
+    ("wg-quick@", WayIn::Network),
+    ("ifup@", WayIn::Network),
+    ("network", WayIn::Network),
+    ("nftables", WayIn::Firewall),
+    ("iptables", WayIn::Firewall),
+    ("ip6tables", WayIn::Firewall),
+    ("netfilter-persistent", WayIn::Firewall),
+    ("ufw", WayIn::Firewall),
+    ("firewalld", WayIn::Firewall),
+    ("systemd-resolved", WayIn::Resolver),
+    ("resolvconf", WayIn::Resolver),
+    ("ssh", WayIn::RemoteLogin),
+    ("sshd", WayIn::RemoteLogin),
+    ("muster-agent", WayIn::Agent),
 ];
 /// Packages.
-const PACKAGES: &[(&str, Reach)] = &[
-    ("ifupdown", Reach::Network),
-    ("netplan.io", Reach::Network),
-    ("network-manager", Reach::Network),
-    ("isc-dhcp-client", Reach::Network),
-    ("dhcpcd-base", Reach::Network),
-    ("wireguard-tools", Reach::Network),
-    ("iproute2", Reach::Network),
-    ("nftables", Reach::Firewall),
-    ("iptables", Reach::Firewall),
-    ("iptables-persistent", Reach::Firewall),
-    ("ufw", Reach::Firewall),
-    ("firewalld", Reach::Firewall),
-    ("systemd-resolved", Reach::Resolver),
-    ("resolvconf", Reach::Resolver),
-    ("openssh-server", Reach::RemoteLogin),
-    ("muster-agent", Reach::Agent),
+const PACKAGES: &[(&str, WayIn)] = &[
+    ("ifupdown", WayIn::Network),
+    ("netplan.io", WayIn::Network),
+    ("network-manager", WayIn::Network),
+    ("isc-dhcp-client", WayIn::Network),
+    ("dhcpcd-base", WayIn::Network),
+    ("wireguard-tools", WayIn::Network),
+    ("iproute2", WayIn::Network),
+    ("nftables", WayIn::Firewall),
+    ("iptables", WayIn::Firewall),
+    ("iptables-persistent", WayIn::Firewall),
+    ("ufw", WayIn::Firewall),
+    ("firewalld", WayIn::Firewall),
+    ("systemd-resolved", WayIn::Resolver),
+    ("resolvconf", WayIn::Resolver),
+    ("openssh-server", WayIn::RemoteLogin),
+    ("muster-agent", WayIn::Agent),
 ];
 /// Programs that set the network or the firewall.
-const PROGRAMS: &[(&str, Reach)] = &[
-    ("ip", Reach::Network),
-    ("ifup", Reach::Network),
-    ("ifdown", Reach::Network),
-    ("ifreload", Reach::Network),
-    ("netplan", Reach::Network),
-    ("networkctl", Reach::Network),
-    ("nmcli", Reach::Network),
-    ("nft", Reach::Firewall),
-    ("iptables", Reach::Firewall),
-    ("iptables-restore", Reach::Firewall),
-    ("ip6tables", Reach::Firewall),
-    ("ip6tables-restore", Reach::Firewall),
-    ("ufw", Reach::Firewall),
-    ("firewall-cmd", Reach::Firewall),
-    ("resolvectl", Reach::Resolver),
+const PROGRAMS: &[(&str, WayIn)] = &[
+    ("ip", WayIn::Network),
+    ("ifup", WayIn::Network),
+    ("ifdown", WayIn::Network),
+    ("ifreload", WayIn::Network),
+    ("netplan", WayIn::Network),
+    ("networkctl", WayIn::Network),
+    ("nmcli", WayIn::Network),
+    ("nft", WayIn::Firewall),
+    ("iptables", WayIn::Firewall),
+    ("iptables-restore", WayIn::Firewall),
+    ("ip6tables", WayIn::Firewall),
+    ("ip6tables-restore", WayIn::Firewall),
+    ("ufw", WayIn::Firewall),
+    ("firewall-cmd", WayIn::Firewall),
+    ("resolvectl", WayIn::Resolver),
 ];
 
 /// What of the way to the host a resource touches; nothing for one that cannot cut it off. sudo's rules are none: they
 /// concern who is there already.
-pub fn reach_of(spec: &Spec) -> Option<Reach> {
+pub fn reach_of(spec: &Spec) -> Option<WayIn> {
     match spec {
         Spec::Unit(unit) => unit_reach(&unit.unit).or_else(|| paths_reach(spec)),
         Spec::Package(package) => {
             let name = package.name.split(':').next().unwrap_or_default();
             exact(PACKAGES, name)
         }
-        Spec::SshKey(keys) if matches!(keys.user.as_str(), "root" | "0") => Some(Reach::RemoteLogin),
+        Spec::SshKey(keys) if matches!(keys.user.as_str(), "root" | "0") => Some(WayIn::RemoteLogin),
         Spec::Sysctl(sysctl) => {
             let key: Cow<'_, str> = sysctl.key.replace('/', ".").into();
-            key.starts_with("net.").then_some(Reach::Network)
+            key.starts_with("net.").then_some(WayIn::Network)
         }
         Spec::Exec(exec) => match &exec.command {
             CommandLine::Argv(argv) => argv.first().and_then(|program| program_reach(program)),
@@ -168,7 +168,7 @@ pub fn reach_of(spec: &Spec) -> Option<Reach> {
 }
 
 /// What of the way to a host lies at a path, or the path in: `/etc/netplan` and all below it.
-pub fn path_reach(path: &str) -> Option<Reach> {
+pub fn path_reach(path: &str) -> Option<WayIn> {
     let path = normalized(path);
     if LEFT_OUT.iter().any(|top| within(&path, top)) {
         return None;
@@ -177,21 +177,23 @@ pub fn path_reach(path: &str) -> Option<Reach> {
     listed.or_else(|| unit_file_reach(&path))
 }
 
-fn paths_reach(spec: &Spec) -> Option<Reach> {
+fn paths_reach(spec: &Spec) -> Option<WayIn> {
     spec.paths(&|_| None).find_map(|found| match found.role {
-        PathRole::Written { .. } | PathRole::Directory(_) | PathRole::Contents => path_reach(&found.path),
+        PathRole::Written { .. } | PathRole::Directory(_) | PathRole::Contents | PathRole::Switched => {
+            path_reach(&found.path)
+        }
         PathRole::Watched | PathRole::Probed => None,
     })
 }
 
 /// A unit's own file, its drop-ins and its links below `*.wants`.
-fn unit_file_reach(path: &str) -> Option<Reach> {
+fn unit_file_reach(path: &str) -> Option<WayIn> {
     let folders = ["/etc/systemd/system/", "/usr/lib/systemd/system/", "/lib/systemd/system/"];
     let below = folders.iter().find_map(|folder| path.strip_prefix(folder))?;
     below.split('/').find_map(|part| unit_reach(part.strip_suffix(".d").unwrap_or(part)))
 }
 
-fn unit_reach(unit: &str) -> Option<Reach> {
+fn unit_reach(unit: &str) -> Option<WayIn> {
     let stem = unit.rsplit_once('.').map_or(unit, |(stem, _)| stem);
     let is = |name: &str| match name.ends_with('@') {
         true => stem.starts_with(name),
@@ -200,11 +202,11 @@ fn unit_reach(unit: &str) -> Option<Reach> {
     UNITS.iter().find(|(name, _)| is(name)).map(|(_, reach)| *reach)
 }
 
-fn program_reach(program: &str) -> Option<Reach> {
+fn program_reach(program: &str) -> Option<WayIn> {
     exact(PROGRAMS, program.rsplit('/').next().unwrap_or(program))
 }
 
-fn exact(table: &[(&str, Reach)], name: &str) -> Option<Reach> {
+fn exact(table: &[(&str, WayIn)], name: &str) -> Option<WayIn> {
     table.iter().find(|(known, _)| *known == name).map(|(_, reach)| *reach)
 }
 
@@ -220,33 +222,33 @@ mod tests {
     #[test]
     fn paths_are_known_by_what_they_are_of() {
         let table = [
-            ("/etc/network/interfaces", Some(Reach::Network)),
-            ("/etc/network/interfaces.d/eth0", Some(Reach::Network)),
-            ("/etc/netplan", Some(Reach::Network)),
-            ("/etc/netplan/50-cloud-init.yaml", Some(Reach::Network)),
-            ("/etc//systemd/network/host0.network", Some(Reach::Network)),
-            ("/etc/NetworkManager/system-connections/a", Some(Reach::Network)),
+            ("/etc/network/interfaces", Some(WayIn::Network)),
+            ("/etc/network/interfaces.d/eth0", Some(WayIn::Network)),
+            ("/etc/netplan", Some(WayIn::Network)),
+            ("/etc/netplan/50-cloud-init.yaml", Some(WayIn::Network)),
+            ("/etc//systemd/network/host0.network", Some(WayIn::Network)),
+            ("/etc/NetworkManager/system-connections/a", Some(WayIn::Network)),
             ("/etc/networks", None),
-            ("/etc/nftables.conf", Some(Reach::Firewall)),
+            ("/etc/nftables.conf", Some(WayIn::Firewall)),
             ("/etc/nftables.conf.bak", None),
-            ("/etc/iptables/rules.v4", Some(Reach::Firewall)),
-            ("/etc/ufw/user.rules", Some(Reach::Firewall)),
-            ("/etc/resolv.conf", Some(Reach::Resolver)),
-            ("/etc/hosts", Some(Reach::Resolver)),
+            ("/etc/iptables/rules.v4", Some(WayIn::Firewall)),
+            ("/etc/ufw/user.rules", Some(WayIn::Firewall)),
+            ("/etc/resolv.conf", Some(WayIn::Resolver)),
+            ("/etc/hosts", Some(WayIn::Resolver)),
             ("/etc/hostname", None),
-            ("/etc/ssh/sshd_config", Some(Reach::RemoteLogin)),
-            ("/etc/ssh/sshd_config.d/10-own.conf", Some(Reach::RemoteLogin)),
+            ("/etc/ssh/sshd_config", Some(WayIn::RemoteLogin)),
+            ("/etc/ssh/sshd_config.d/10-own.conf", Some(WayIn::RemoteLogin)),
             ("/etc/ssh/ssh_config", None),
-            ("/root/.ssh/authorized_keys", Some(Reach::RemoteLogin)),
+            ("/root/.ssh/authorized_keys", Some(WayIn::RemoteLogin)),
             ("/home/a/.ssh/authorized_keys", None),
             ("/etc/sudoers.d/ops", None),
-            ("/usr/bin/muster-agent", Some(Reach::Agent)),
+            ("/usr/bin/muster-agent", Some(WayIn::Agent)),
             ("/etc/muster/traits.d/site.yaml", None),
-            ("/etc/systemd/system/muster-agent.service.d/own.conf", Some(Reach::Agent)),
-            ("/etc/systemd/system/ssh.service.d", Some(Reach::RemoteLogin)),
-            ("/etc/systemd/system/ssh.socket.d/port.conf", Some(Reach::RemoteLogin)),
-            ("/etc/systemd/system/multi-user.target.wants/nftables.service", Some(Reach::Firewall)),
-            ("/etc/systemd/system/wg-quick@wg0.service", Some(Reach::Network)),
+            ("/etc/systemd/system/muster-agent.service.d/own.conf", Some(WayIn::Agent)),
+            ("/etc/systemd/system/ssh.service.d", Some(WayIn::RemoteLogin)),
+            ("/etc/systemd/system/ssh.socket.d/port.conf", Some(WayIn::RemoteLogin)),
+            ("/etc/systemd/system/multi-user.target.wants/nftables.service", Some(WayIn::Firewall)),
+            ("/etc/systemd/system/wg-quick@wg0.service", Some(WayIn::Network)),
             ("/etc/systemd/system/nginx.service", None),
             ("/etc", None),
             ("/", None),
@@ -259,23 +261,23 @@ mod tests {
     #[test]
     fn units_and_programs_are_known_by_their_whole_name() {
         let units = [
-            ("ssh.service", Some(Reach::RemoteLogin)),
-            ("sshd.service", Some(Reach::RemoteLogin)),
+            ("ssh.service", Some(WayIn::RemoteLogin)),
+            ("sshd.service", Some(WayIn::RemoteLogin)),
             ("sshguard.service", None),
-            ("systemd-networkd.service", Some(Reach::Network)),
-            ("wg-quick@wg0.service", Some(Reach::Network)),
-            ("nftables.service", Some(Reach::Firewall)),
-            ("muster-agent.service", Some(Reach::Agent)),
+            ("systemd-networkd.service", Some(WayIn::Network)),
+            ("wg-quick@wg0.service", Some(WayIn::Network)),
+            ("nftables.service", Some(WayIn::Firewall)),
+            ("muster-agent.service", Some(WayIn::Agent)),
             ("muster.service", None),
         ];
         for (unit, reach) in units {
             assert_eq!(unit_reach(unit), reach, "{unit}");
         }
         let programs = [
-            ("/usr/sbin/nft", Some(Reach::Firewall)),
-            ("ip", Some(Reach::Network)),
+            ("/usr/sbin/nft", Some(WayIn::Firewall)),
+            ("ip", Some(WayIn::Network)),
             ("/usr/bin/zip", None),
-            ("/usr/sbin/netplan", Some(Reach::Network)),
+            ("/usr/sbin/netplan", Some(WayIn::Network)),
         ];
         for (program, reach) in programs {
             assert_eq!(program_reach(program), reach, "{program}");

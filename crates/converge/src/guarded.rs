@@ -4,7 +4,7 @@
 //! is undone ([`undo_of`]) and what reads it again once it is undone ([`command_after`]).
 
 use catalog::module::CommandLine;
-use catalog::reach::{Reach, path_reach, reach_of};
+use catalog::reach::{WayIn, path_reach, reach_of};
 use catalog::types::{FileContent, NotifyAction, Spec};
 use model::{Digest, PathState, RunReport};
 
@@ -14,12 +14,12 @@ use crate::run::{Remembered, Undo, remembered};
 use crate::{BoundResource, Desired, Prior, ResourceId};
 
 /// What of the way to the host a resource touches.
-pub fn reach(resource: &BoundResource) -> Option<Reach> {
+pub fn reach(resource: &BoundResource) -> Option<WayIn> {
     reach_of(resource.spec.as_ref().ok()?)
 }
 
 /// What of the way to the host a resource touches that left the set.
-pub fn reach_of_entry(entry: &LedgerEntry) -> Option<Reach> {
+pub fn reach_of_entry(entry: &LedgerEntry) -> Option<WayIn> {
     entry.path.starts_with('/').then(|| path_reach(&entry.path)).flatten()
 }
 

@@ -4,7 +4,7 @@
 //! service runs the kept program of the confirmed generation. At boot it comes before the agent; the timer polls, and
 //! the record alone says what is due.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::reach::Reach;
+use catalog::reach::WayIn;
 use converge::kinds::Checked;
 use converge::{BoundResource, LedgerEntry, Prior, ResourceId, RunMode, TakeBack, Undo, guarded};
 
-use super::{BoundRelease, JobWorker, Runner, spec};
+use super::job_worker::{JobWorker, spec};
+use super::{BoundRelease, Runner};
 use crate::guard::{GuardedChange, GuardedRun, RunGuard};
 
 /// How long a contact may take to follow a run that can cut the host off (CNV-11).
@@ -67,7 +68,7 @@ impl JobWorker {
             resource: resource.id.clone(),
             undo: guarded::undo_of(resource, checked),
             then: guarded::command_after(resource),
-            agent: reach == Some(Reach::Agent),
+            agent: reach == Some(WayIn::Agent),
         };
         run.guard.before(run, change)
     }
@@ -85,7 +86,7 @@ impl JobWorker {
             attributes: Default::default(),
             made: Vec::new(),
         };
-        let agent = reach == Reach::Agent;
+        let agent = reach == WayIn::Agent;
         run.guard.before(run, GuardedChange { resource: id.clone(), undo: Some(undo), then: None, agent })
     }
 }
