@@ -17,9 +17,9 @@ use crate::credentials::OPERATOR_ENV;
 /// How a command begins.
 const PROGRAM: &str = "muster ";
 /// The verbs that ask a control plane.
-pub const ASKING_VERBS: [&str; 18] = [
-    "audit", "beacon", "diff", "key", "node", "object", "operator", "prove", "publish", "query", "release",
-    "render", "rollout", "run", "secret", "status", "task", "workflow",
+pub const ASKING_VERBS: [&str; 19] = [
+    "audit", "beacon", "closure", "diff", "key", "node", "object", "operator", "prove", "publish", "query",
+    "release", "render", "rollout", "run", "secret", "status", "task", "workflow",
 ];
 
 /// The name of the option that names the credentials.

@@ -143,6 +143,7 @@ fn no_type_shows_what_may_be_a_secret() {
         "archive.headers",
         "download.headers",
         "exec.stdin",
+        "image.headers",
         "package.responses",
         "shell.stdin",
         "user.password",

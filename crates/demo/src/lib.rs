@@ -2,6 +2,7 @@
 //! step is something that was seen to happen.
 
 mod agents;
+mod bad_release;
 mod board;
 mod dirs;
 mod error;

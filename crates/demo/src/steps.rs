@@ -31,7 +31,7 @@ pub(super) const NODES: [&str; 3] = ["web-1.demo", "web-2.demo", OBSERVER];
 /// Its group only observes, and its objects are its own.
 pub(super) const OBSERVER: &str = "lab-1.demo";
 /// Its file is edited behind the agent's back.
-const VICTIM: &str = "web-1.demo";
+pub(super) const VICTIM: &str = "web-1.demo";
 /// The file.
 const MOTD: &str = "etc/motd";
 /// How long a step may take until it is seen.
@@ -60,14 +60,16 @@ impl Demo<'_> {
         self.board.say(&format!("muster demo in {}\n", self.dirs.dir().display()))?;
         self.board.done("a control plane serves on loopback, in lab posture", began.elapsed())?;
         self.join(&operator).await?;
-        self.publish(credentials).await?;
+        let step = "the fleet repo was checked, signed and published";
+        self.publish_as(step, credentials.clone()).await?;
         self.converge(&operator).await?;
         self.observe(&operator).await?;
         self.heal(&operator).await?;
         self.objects_down(&operator).await?;
         self.objects_up(&operator).await?;
         self.task(&operator).await?;
-        self.query(&operator).await
+        self.query(&operator).await?;
+        self.bad_release(&operator, credentials).await
     }
 
     async fn join(&mut self, operator: &Operator) -> Result<(), Failure> {
@@ -92,7 +94,8 @@ impl Demo<'_> {
         Ok(self.board.done(step, began.elapsed())?)
     }
 
-    async fn publish(&mut self, credentials: Credentials) -> Result<(), Failure> {
+    /// Publishes the fleet repo as it is.
+    pub(super) async fn publish_as(&mut self, step: &str, credentials: Credentials) -> Result<(), Failure> {
         let began = Instant::now();
         let operator = self.dirs.control().join("operator.json");
         let key = credentials::release_key(None, &operator)?;
@@ -100,7 +103,7 @@ impl Demo<'_> {
         let prepared = publisher.take(RepoFolder::open(&self.dirs.fleet())?.scan()?).await?;
         let changed = publisher.compare(&prepared).await?;
         let published = publisher.publish(&prepared, Some("demo".to_owned()), changed).await?;
-        let step = format!("the fleet repo was checked, signed and published as release {}", published.seq);
+        let step = format!("{step} as release {}", published.seq);
         Ok(self.board.done(&step, began.elapsed())?)
     }
 

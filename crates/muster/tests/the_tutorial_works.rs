@@ -69,7 +69,7 @@ fn steady(line: &str) -> String {
     const UNITS: [&str; 4] = ["B", "KiB", "ms", "s"];
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_amount = |at: usize| {
-        let unit = words.get(at + 1).map(|unit| unit.trim_end_matches(','));
+        let unit = words.get(at + 1).map(|unit| unit.trim_end_matches([',', ':']));
         words[at].parse::<f64>().is_ok() && unit.is_some_and(|unit| UNITS.contains(&unit))
     };
     let steady = words.iter().enumerate().map(|(at, word)| {

@@ -7,6 +7,7 @@
 use rehearsal::{
     FaultShare, FaultShares, NodeFault, NodeForecast, RehearsalOutcome, RehearsalReport, rehearse,
 };
+use rollout::member::RETURN_LIMIT;
 use rollout::{NodeRolloutState, RolloutRules};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +73,10 @@ fn any_terms(choices: &mut Choices) -> RolloutTerms {
 fn disrupted(node: &NodeForecast) -> Option<(u64, u64)> {
     let ended = match node.state {
         NodeRolloutState::Converged | NodeRolloutState::Reverted => node.ended_secs?,
+        // Who says that it failed and is not back by then counts no longer.
+        NodeRolloutState::Failed => {
+            node.failed_secs.map_or(u64::MAX, |failed| failed + RETURN_LIMIT.as_secs())
+        }
         _ => u64::MAX,
     };
     Some((node.began_secs?, node.confirmed_secs.unwrap_or(ended)))

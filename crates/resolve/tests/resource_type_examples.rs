@@ -17,6 +17,7 @@ fn each_example_checks_and_binds() {
                 ("modules/app/templates/motd.j2", "hi\n"),
                 ("modules/app/executors/health.sh", "#!/bin/sh\n"),
                 ("modules/app/files/tool-1.4.tar.gz", "an archive"),
+                ("modules/app/files/app-1.4.tar.gz", "a tree of files"),
             ],
         );
         let shared = right(&tree).specialize().modules["app"].clone();
