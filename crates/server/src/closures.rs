@@ -76,8 +76,10 @@ pub(crate) enum PathProgress {
 pub(crate) struct ClosureShelf {
     dir: PathBuf,
     disk: Disk,
-    /// Opened by the first upload, or where there is one. Locked while a piece is taken.
+    /// Opened by the first upload, or where there is one.
     nars: Mutex<Option<Arc<BlobStore>>>,
+    /// Locked while a piece is taken or paths are removed, which may take minutes; whoever reads does not wait for it.
+    writing: Mutex<()>,
     /// By digest of a closure's name: the digests of the names by which its parts are asked for, in order.
     members: ByteCache<Arc<[Digest]>>,
     swept: Mutex<SweepTimes>,
@@ -101,6 +103,7 @@ impl ClosureShelf {
             dir: data.join("closures"),
             disk: Disk::new(),
             nars: Mutex::default(),
+            writing: Mutex::default(),
             members: ByteCache::new(MEMBERS_BYTES),
             swept: Mutex::default(),
         }
@@ -110,13 +113,14 @@ impl ClosureShelf {
         self.dir.join("paths").join(format!("{hash}.narinfo"))
     }
 
-    /// The archives, where there are some.
-    fn nars(&self) -> MutexGuard<'_, Option<Arc<BlobStore>>> {
-        self.nars.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One writes at a time.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The archives, where there are some.
     fn opened(&self) -> Result<Option<Arc<BlobStore>>, SpoolError> {
-        let mut nars = self.nars();
+        let mut nars = self.nars.lock().unwrap_or_else(PoisonError::into_inner);
         if nars.is_none() && self.dir.is_dir() {
             *nars = Some(Arc::new(BlobStore::open_dir(&self.disk, &self.dir, MAX_CLOSURES)?));
         }
@@ -148,6 +152,7 @@ impl ClosureShelf {
         if info.compression != NarCompression::None {
             return Err(PutPathError::Packed(info.path.clone()));
         }
+        let _turn = self.turn();
         for needs in info.needs() {
             if self.info(needs.hash())?.is_none_or(|known| known.path != *needs) {
                 return Err(PutPathError::Lacking { path: info.path.clone(), needs: needs.clone() });
@@ -155,8 +160,6 @@ impl ClosureShelf {
         }
         self.disk.make_dir(&self.dir.join("paths"))?;
         let nars = self.opened()?.ok_or_else(|| PutPathError::Other(info.path.clone()))?;
-        // One piece at a time.
-        let _one = self.nars();
         self.times().put = Some(SystemTime::now());
         if let Some(known) = self.info(info.path.hash())? {
             let is_same = (known.path == info.path, known.nar_hash) == (true, info.nar_hash);
@@ -237,7 +240,7 @@ impl ClosureShelf {
     pub(crate) fn sweep(&self, named: &BTreeSet<StorePath>, now: SystemTime) -> Result<usize, SpoolError> {
         self.times().swept = Some(now);
         let Some(nars) = self.opened()? else { return Ok(0) };
-        let _one = self.nars();
+        let _turn = self.turn();
         let mut all: BTreeMap<StorePath, NarInfo> = BTreeMap::new();
         let mut kept: BTreeSet<StorePath> = BTreeSet::new();
         let mut roots = Vec::new();
