@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - A path is there only once all that it needs is, and its archive has the SHA-256 that its narinfo states.
-//! - What is there of a path never changes.
+//! - What is there of a path never changes, but that signatures are added which a later upload brings.
 //! - Nothing is believed of who signed what: nodes verify that by the keys that their release pins.
 //! - A path that no set names which a node is pointed to goes [`KEPT_FOR`] after it was last named or uploaded.
 
@@ -96,6 +96,17 @@ fn member(asked: &str) -> Digest {
     Digest::of(asked.as_bytes())
 }
 
+fn too_large(what: &'static str, limit: u64) -> SpoolError {
+    SpoolError::TooLarge { what, limit }
+}
+
+/// The time after which a path goes counts from now on: it was named or uploaded. Where that cannot be written down it goes
+/// earlier, and is uploaded again.
+fn begins_anew(info_file: &Path, now: SystemTime) {
+    let file = std::fs::File::open(info_file);
+    let _ = file.and_then(|file| file.set_modified(now));
+}
+
 impl ClosureShelf {
     /// The closures in a control plane's directory; nothing is read or made yet.
     pub(crate) fn new(data: &Path) -> ClosureShelf {
@@ -161,18 +172,17 @@ impl ClosureShelf {
         self.disk.make_dir(&self.dir.join("paths"))?;
         let nars = self.opened()?.ok_or_else(|| PutPathError::Other(info.path.clone()))?;
         self.times().put = Some(SystemTime::now());
-        if let Some(known) = self.info(info.path.hash())? {
-            let is_same = (known.path == info.path, known.nar_hash) == (true, info.nar_hash);
-            if !is_same {
-                return Err(PutPathError::Other(info.path.clone()));
-            }
-            if nars.has(&info.nar_hash) {
-                return Ok(PathProgress::Whole);
-            }
+        let known = self.info(info.path.hash())?;
+        if known.as_ref().is_some_and(|known| known.fingerprint() != info.fingerprint()) {
+            return Err(PutPathError::Other(info.path.clone()));
         }
         if !nars.has(&info.nar_hash) {
             let mut partial = nars.partial(&info.nar_hash)?;
             if partial.offset() == from && !piece.is_empty() {
+                let comes = info.nar_size.saturating_sub(from);
+                if nars.total().saturating_add(nars.partial_total()?).saturating_add(comes) > MAX_CLOSURES {
+                    return Err(too_large("all closures together", MAX_CLOSURES).into());
+                }
                 partial.write(piece, info.nar_size.min(MAX_NAR))?;
             }
             if partial.offset() < info.nar_size {
@@ -180,8 +190,20 @@ impl ClosureShelf {
             }
             nars.finish(&info.nar_hash)?;
         }
-        let own = info.clone().unpacked_at(info.nar_hash.to_string());
-        write_file(&self.disk, &self.info_file(info.path.hash()), own.to_string().as_bytes(), MODE)?;
+        let own = match &known {
+            // It may have been uploaded before its cache signed it.
+            Some(known) => known.clone().with_signatures_of(info),
+            None => info.clone().unpacked_at(info.nar_hash.to_string()),
+        };
+        let (file, text) = (self.info_file(info.path.hash()), own.to_string());
+        if text.len() > MAX_NARINFO {
+            return Err(too_large("a narinfo", MAX_NARINFO as u64).into());
+        }
+        if known.as_ref() == Some(&own) {
+            begins_anew(&file, SystemTime::now());
+        } else {
+            write_file(&self.disk, &file, text.as_bytes(), MODE)?;
+        }
         Ok(PathProgress::Whole)
     }
 
@@ -247,9 +269,7 @@ impl ClosureShelf {
         for (hash, age) in self.known(now)? {
             let Some(info) = self.info(&hash)? else { continue };
             if named.contains(&info.path) {
-                // The time counts from when it was last named.
-                let file = std::fs::File::open(self.info_file(&hash));
-                let _ = file.and_then(|file| file.set_modified(now));
+                begins_anew(&self.info_file(&hash), now);
             }
             if named.contains(&info.path) || age < KEPT_FOR {
                 roots.push(info.path.clone());
@@ -372,6 +392,13 @@ mod tests {
         let renamed = own.to_string().replace(own.path.name(), wrong.0.path.name());
         let other: NarInfo = renamed.parse().unwrap();
         assert!(matches!(shelf.put(&other, 0, &[]), Err(PutPathError::Other(_))));
+        // What was uploaded before it was signed gets its signature.
+        let unsigned = wrong.0.clone();
+        let signed = unsigned.clone().signed("cache-1", &[7; 64]);
+        assert_eq!(shelf.put(&signed, 0, &[]).unwrap(), PathProgress::Whole);
+        assert_eq!(shelf.put(&unsigned, 0, &[]).unwrap(), PathProgress::Whole);
+        let kept = shelf.info(unsigned.path.hash()).unwrap().unwrap();
+        assert_eq!(kept, signed.unpacked_at(unsigned.nar_hash.to_string()));
         let packed: NarInfo = wrong.0.to_string().replace("none", "xz").parse().unwrap();
         assert!(matches!(shelf.put(&packed, 0, &[]), Err(PutPathError::Packed(_))));
     }

@@ -162,6 +162,18 @@ impl NarInfo {
         NarInfo { url, compression: NarCompression::None, file_size: None, ..self }
     }
 
+    /// The same with the signatures of another narinfo of the same fingerprint besides its own, at most as many as are looked
+    /// at.
+    #[must_use]
+    pub fn with_signatures_of(mut self, other: &NarInfo) -> NarInfo {
+        for signature in &other.signatures {
+            if self.signatures.len() < MAX_SIGNATURES && !self.signatures.contains(signature) {
+                self.signatures.push(signature.clone());
+            }
+        }
+        self
+    }
+
     /// The same with another signature, made over [`NarInfo::fingerprint`].
     #[must_use]
     pub fn signed(mut self, key: &str, signature: &[u8]) -> NarInfo {
