@@ -9,7 +9,8 @@
 //! - A path is there only once all that it needs is, and its archive has the SHA-256 that its narinfo states.
 //! - What is there of a path never changes, but that signatures are added which a later upload brings.
 //! - Nothing is believed of who signed what: nodes verify that by the keys that their release pins.
-//! - A path that no set names which a node is pointed to goes [`KEPT_FOR`] after it was last named or uploaded.
+//! - A path that no set names which a node is pointed to, or will be once its wave opens, goes [`KEPT_FOR`] after it was last
+//!   named or uploaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -287,6 +288,10 @@ impl ClosureShelf {
         for info in &gone {
             self.disk.unlink(&self.info_file(info.path.hash()))?;
         }
+        if !gone.is_empty() {
+            // What is uploaded again later may be another build.
+            self.members.clear();
+        }
         let needed = all.values().filter(|info| kept.contains(&info.path)).map(|info| info.nar_hash);
         nars.retain(&needed.collect())?;
         Ok(gone.len())
@@ -317,8 +322,13 @@ pub(crate) async fn sweep(plane: &Arc<ControlPlane>) {
         return;
     }
     let heads = plane.heads();
-    let roots: BTreeSet<Digest> =
-        plane.index.all().iter().filter_map(|slot| slot.pointed_root(&heads)).collect();
+    let mut roots = BTreeSet::new();
+    for slot in plane.index.all().iter() {
+        roots.extend(slot.pointed_root(&heads));
+        // What it gets once its wave opens, which may be after weeks.
+        let (_, hostname) = slot.names();
+        roots.extend(heads.pointed(&hostname).map(|(_, entry)| entry.root));
+    }
     let mut named = BTreeSet::new();
     for root in roots {
         match plane.sets.store_paths(&root).await {
