@@ -131,6 +131,8 @@ fn switch(kinds: &Kinds, spec: &ImageSpec, timeout: Duration) -> Result<(), JobF
     let target = link(kinds, spec)?;
     let in_use = target.as_deref().and_then(|target| spec.tree_of(target));
     let known = image::in_order(order(kinds, spec)?.as_ref());
+    // What a return goes to is what the link leads to, whatever was noted of a switch that never reached it.
+    let known = image::in_use_first(in_use, known);
     // What a run that was cut off left may be what this one has no room for.
     for name in trees(kinds, spec)? {
         let stays = name == spec.tree_name() || Some(name.as_str()) == in_use;

@@ -7,7 +7,7 @@
 //! Invariant: what is run is remembered durably before it begins; where it does not end, or not well, the memory says so.
 
 use catalog::module::CommandLine;
-use catalog::types::SwitchSpec;
+use catalog::types::{Ensure, SwitchSpec};
 use converge::JobFailure;
 use converge::kinds::switch::{self, SwitchMemory};
 use host::End;
@@ -25,6 +25,14 @@ impl StateProvider for SwitchSpec {
     }
 
     fn desired(&self, _: Option<&Fields>) -> Result<Option<Fields>, String> {
+        as_declared(self)
+    }
+
+    fn desired_here(&self, kinds: &Kinds, now: Option<&Fields>) -> Result<Option<Fields>, String> {
+        // What was taken back, or never switched, is as it is to be: `current` prints something all the same.
+        if self.ensure == Ensure::Absent && remembered(kinds, self)?.is_none() {
+            return Ok(now.cloned());
+        }
         as_declared(self)
     }
 

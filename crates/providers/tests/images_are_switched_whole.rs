@@ -170,4 +170,12 @@ fn a_pair_of_commands_goes_there_and_back() {
     assert!(lab.check(&one).edit.is_some(), "it is somewhere in between");
     lab.apply(&one).unwrap();
     assert_eq!(lab.read("/backs"), "back from 2\nback from 3\n");
+    // It goes: once, although `current` prints something for ever.
+    let attributes = json!({"state": "absent", "back": "false", "current": "cat $MUSTER_ROOT/slot"});
+    let attributes: BTreeMap<String, Value> = serde_json::from_value(attributes).unwrap();
+    let context = BindContext { files: &BTreeMap::new(), rendered: None };
+    let gone = bind("switch", "slot", &attributes, &context).unwrap();
+    assert!(lab.apply(&gone).unwrap().changed);
+    assert!(!lab.apply(&gone).unwrap().changed);
+    assert_eq!(lab.read("/backs"), "back from 2\nback from 3\nback from 1\n");
 }

@@ -61,6 +61,11 @@ impl<V: HeldBytes + Clone> ByteCache<V> {
     pub(crate) fn put(&self, key: Digest, value: V) {
         self.cache.insert(key, value);
     }
+
+    /// Keeps nothing of what was put.
+    pub(crate) fn clear(&self) {
+        self.cache.clear();
+    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@
 //!
 //! Invariants:
 //! - A path is there only once all that it needs is, and its archive has the SHA-256 that its narinfo states.
-//! - What is there of a path never changes.
+//! - What is there of a path never changes, but that signatures are added which a later upload brings.
 //! - Nothing is believed of who signed what: nodes verify that by the keys that their release pins.
-//! - A path that no set names which a node is pointed to goes [`KEPT_FOR`] after it was last named or uploaded.
+//! - A path that no set names which a node is pointed to, or will be once its wave opens, goes [`KEPT_FOR`] after it was last
+//!   named or uploaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -76,8 +77,10 @@ pub(crate) enum PathProgress {
 pub(crate) struct ClosureShelf {
     dir: PathBuf,
     disk: Disk,
-    /// Opened by the first upload, or where there is one. Locked while a piece is taken.
+    /// Opened by the first upload, or where there is one.
     nars: Mutex<Option<Arc<BlobStore>>>,
+    /// Locked while a piece is taken or paths are removed, which may take minutes; whoever reads does not wait for it.
+    writing: Mutex<()>,
     /// By digest of a closure's name: the digests of the names by which its parts are asked for, in order.
     members: ByteCache<Arc<[Digest]>>,
     swept: Mutex<SweepTimes>,
@@ -94,6 +97,17 @@ fn member(asked: &str) -> Digest {
     Digest::of(asked.as_bytes())
 }
 
+fn too_large(what: &'static str, limit: u64) -> SpoolError {
+    SpoolError::TooLarge { what, limit }
+}
+
+/// The time after which a path goes counts from now on: it was named or uploaded. Where that cannot be written down it goes
+/// earlier, and is uploaded again.
+fn begins_anew(info_file: &Path, now: SystemTime) {
+    let file = std::fs::File::open(info_file);
+    let _ = file.and_then(|file| file.set_modified(now));
+}
+
 impl ClosureShelf {
     /// The closures in a control plane's directory; nothing is read or made yet.
     pub(crate) fn new(data: &Path) -> ClosureShelf {
@@ -101,6 +115,7 @@ impl ClosureShelf {
             dir: data.join("closures"),
             disk: Disk::new(),
             nars: Mutex::default(),
+            writing: Mutex::default(),
             members: ByteCache::new(MEMBERS_BYTES),
             swept: Mutex::default(),
         }
@@ -110,13 +125,14 @@ impl ClosureShelf {
         self.dir.join("paths").join(format!("{hash}.narinfo"))
     }
 
-    /// The archives, where there are some.
-    fn nars(&self) -> MutexGuard<'_, Option<Arc<BlobStore>>> {
-        self.nars.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One writes at a time.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The archives, where there are some.
     fn opened(&self) -> Result<Option<Arc<BlobStore>>, SpoolError> {
-        let mut nars = self.nars();
+        let mut nars = self.nars.lock().unwrap_or_else(PoisonError::into_inner);
         if nars.is_none() && self.dir.is_dir() {
             *nars = Some(Arc::new(BlobStore::open_dir(&self.disk, &self.dir, MAX_CLOSURES)?));
         }
@@ -148,6 +164,7 @@ impl ClosureShelf {
         if info.compression != NarCompression::None {
             return Err(PutPathError::Packed(info.path.clone()));
         }
+        let _turn = self.turn();
         for needs in info.needs() {
             if self.info(needs.hash())?.is_none_or(|known| known.path != *needs) {
                 return Err(PutPathError::Lacking { path: info.path.clone(), needs: needs.clone() });
@@ -155,21 +172,18 @@ impl ClosureShelf {
         }
         self.disk.make_dir(&self.dir.join("paths"))?;
         let nars = self.opened()?.ok_or_else(|| PutPathError::Other(info.path.clone()))?;
-        // One piece at a time.
-        let _one = self.nars();
         self.times().put = Some(SystemTime::now());
-        if let Some(known) = self.info(info.path.hash())? {
-            let is_same = (known.path == info.path, known.nar_hash) == (true, info.nar_hash);
-            if !is_same {
-                return Err(PutPathError::Other(info.path.clone()));
-            }
-            if nars.has(&info.nar_hash) {
-                return Ok(PathProgress::Whole);
-            }
+        let known = self.info(info.path.hash())?;
+        if known.as_ref().is_some_and(|known| known.fingerprint() != info.fingerprint()) {
+            return Err(PutPathError::Other(info.path.clone()));
         }
         if !nars.has(&info.nar_hash) {
             let mut partial = nars.partial(&info.nar_hash)?;
             if partial.offset() == from && !piece.is_empty() {
+                let comes = info.nar_size.saturating_sub(from);
+                if nars.total().saturating_add(nars.partial_total()?).saturating_add(comes) > MAX_CLOSURES {
+                    return Err(too_large("all closures together", MAX_CLOSURES).into());
+                }
                 partial.write(piece, info.nar_size.min(MAX_NAR))?;
             }
             if partial.offset() < info.nar_size {
@@ -177,8 +191,20 @@ impl ClosureShelf {
             }
             nars.finish(&info.nar_hash)?;
         }
-        let own = info.clone().unpacked_at(info.nar_hash.to_string());
-        write_file(&self.disk, &self.info_file(info.path.hash()), own.to_string().as_bytes(), MODE)?;
+        let own = match &known {
+            // It may have been uploaded before its cache signed it.
+            Some(known) => known.clone().with_signatures_of(info),
+            None => info.clone().unpacked_at(info.nar_hash.to_string()),
+        };
+        let (file, text) = (self.info_file(info.path.hash()), own.to_string());
+        if text.len() > MAX_NARINFO {
+            return Err(too_large("a narinfo", MAX_NARINFO as u64).into());
+        }
+        if known.as_ref() == Some(&own) {
+            begins_anew(&file, SystemTime::now());
+        } else {
+            write_file(&self.disk, &file, text.as_bytes(), MODE)?;
+        }
         Ok(PathProgress::Whole)
     }
 
@@ -237,16 +263,14 @@ impl ClosureShelf {
     pub(crate) fn sweep(&self, named: &BTreeSet<StorePath>, now: SystemTime) -> Result<usize, SpoolError> {
         self.times().swept = Some(now);
         let Some(nars) = self.opened()? else { return Ok(0) };
-        let _one = self.nars();
+        let _turn = self.turn();
         let mut all: BTreeMap<StorePath, NarInfo> = BTreeMap::new();
         let mut kept: BTreeSet<StorePath> = BTreeSet::new();
         let mut roots = Vec::new();
         for (hash, age) in self.known(now)? {
             let Some(info) = self.info(&hash)? else { continue };
             if named.contains(&info.path) {
-                // The time counts from when it was last named.
-                let file = std::fs::File::open(self.info_file(&hash));
-                let _ = file.and_then(|file| file.set_modified(now));
+                begins_anew(&self.info_file(&hash), now);
             }
             if named.contains(&info.path) || age < KEPT_FOR {
                 roots.push(info.path.clone());
@@ -263,6 +287,10 @@ impl ClosureShelf {
         let gone: Vec<&NarInfo> = all.values().filter(|info| !kept.contains(&info.path)).collect();
         for info in &gone {
             self.disk.unlink(&self.info_file(info.path.hash()))?;
+        }
+        if !gone.is_empty() {
+            // What is uploaded again later may be another build.
+            self.members.clear();
         }
         let needed = all.values().filter(|info| kept.contains(&info.path)).map(|info| info.nar_hash);
         nars.retain(&needed.collect())?;
@@ -294,8 +322,13 @@ pub(crate) async fn sweep(plane: &Arc<ControlPlane>) {
         return;
     }
     let heads = plane.heads();
-    let roots: BTreeSet<Digest> =
-        plane.index.all().iter().filter_map(|slot| slot.pointed_root(&heads)).collect();
+    let mut roots = BTreeSet::new();
+    for slot in plane.index.all().iter() {
+        roots.extend(slot.pointed_root(&heads));
+        // What it gets once its wave opens, which may be after weeks.
+        let (_, hostname) = slot.names();
+        roots.extend(heads.pointed(&hostname).map(|(_, entry)| entry.root));
+    }
     let mut named = BTreeSet::new();
     for root in roots {
         match plane.sets.store_paths(&root).await {
@@ -369,6 +402,13 @@ mod tests {
         let renamed = own.to_string().replace(own.path.name(), wrong.0.path.name());
         let other: NarInfo = renamed.parse().unwrap();
         assert!(matches!(shelf.put(&other, 0, &[]), Err(PutPathError::Other(_))));
+        // What was uploaded before it was signed gets its signature.
+        let unsigned = wrong.0.clone();
+        let signed = unsigned.clone().signed("cache-1", &[7; 64]);
+        assert_eq!(shelf.put(&signed, 0, &[]).unwrap(), PathProgress::Whole);
+        assert_eq!(shelf.put(&unsigned, 0, &[]).unwrap(), PathProgress::Whole);
+        let kept = shelf.info(unsigned.path.hash()).unwrap().unwrap();
+        assert_eq!(kept, signed.unpacked_at(unsigned.nar_hash.to_string()));
         let packed: NarInfo = wrong.0.to_string().replace("none", "xz").parse().unwrap();
         assert!(matches!(shelf.put(&packed, 0, &[]), Err(PutPathError::Packed(_))));
     }

@@ -89,6 +89,15 @@ impl BlobStore {
         self.total.load(Ordering::Relaxed)
     }
 
+    /// The bytes of all downloads that are on their way.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn partial_total(&self) -> Result<u64> {
+        self.make_partial()?;
+        files(&self.partial)?.iter().map(|path| length(path)).sum()
+    }
+
     /// Whether a blob is there. Its bytes are not read.
     pub fn has(&self, digest: &Digest) -> bool {
         self.path(digest).is_file()

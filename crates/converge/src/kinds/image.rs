@@ -105,6 +105,12 @@ pub fn in_order(order: Option<&Fields>) -> Vec<String> {
     trees.into_iter().map(|(_, name)| name).collect()
 }
 
+/// The trees, the newest first, where the link leads to one of them or to another: that one comes before all.
+pub fn in_use_first(in_use: Option<&str>, trees: Vec<String>) -> Vec<String> {
+    let others = trees.into_iter().filter(|name| Some(name.as_str()) != in_use);
+    in_use.map(str::to_owned).into_iter().chain(others).collect()
+}
+
 /// The order in which a tree is the newest, and of which only these others are left.
 pub fn ordered(newest: &str, others: &[String]) -> Fields {
     let others = others.iter().filter(|name| *name != newest);
@@ -147,5 +153,9 @@ mod tests {
         let order = ordered("b", &["c".into(), "b".into(), "a".into()]);
         assert_eq!(in_order(Some(&order)), ["b", "c", "a"]);
         assert_eq!(in_order(None), [] as [&str; 0]);
+        // A switch to `b` was cut off before the link led there: `a` is what a return from `c` goes to.
+        let known = in_use_first(Some("a"), vec!["b".into(), "a".into()]);
+        assert_eq!(in_order(Some(&ordered("c", &known))), ["c", "a", "b"]);
+        assert_eq!(in_use_first(None, known), ["a", "b"]);
     }
 }

@@ -11,7 +11,8 @@
 //! - A system is named by its path in the store, never by the number of a generation.
 //! - Nothing is switched before the whole closure is in the store. What is there needs no network: so does a return.
 //! - The switch is a unit of systemd, as it may restart the agent. An agent that finds one under way waits for it.
-//! - What is switched to and what ran before are kept from Nix's garbage collection, and nothing else is.
+//! - What is switched to and what ran before are kept from Nix's garbage collection, and nothing else is, once a switch to
+//!   another system begins: one that is repeated does not know any more what ran before it.
 //!
 //! It is tested against programs that stand for those of Nix: `tests/nixos_switches_to_a_path.rs`.
 
@@ -164,7 +165,7 @@ fn link(kinds: &Kinds, path: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Keeps these from Nix's garbage collection, and nothing else.
+/// Keeps these from Nix's garbage collection, and nothing else where there are two.
 fn keep(kinds: &Kinds, systems: &BTreeSet<&StorePath>) -> Result<(), String> {
     if !kinds.host.is_directory(ROOTS).map_err(text)? {
         kinds.host.make_directory(ROOTS, &PathOwnership::default(), 0o755).map_err(text)?;
@@ -172,6 +173,10 @@ fn keep(kinds: &Kinds, systems: &BTreeSet<&StorePath>) -> Result<(), String> {
     for system in systems {
         let root = format!("{ROOTS}/{}", system.name());
         kinds.host.make_symlink(&root, &format!("{STORE_DIR}/{}", system.name())).map_err(text)?;
+    }
+    if systems.len() < 2 {
+        // The system runs already: its switch was cut off or failed, and a root that is here may be that of the way back.
+        return Ok(());
     }
     for name in kinds.host.names(ROOTS, MAX_ROOTS).map_err(text)?.unwrap_or_default() {
         let is_ours = StorePath::of_name(&name).is_ok_and(|path| !systems.contains(&path));
@@ -195,7 +200,8 @@ fn await_switch(kinds: &Kinds, deadline: Instant) -> Result<(), String> {
 
 fn is_switching(kinds: &Kinds) -> Result<bool, String> {
     let asked = [&kinds.nix.tool("systemctl"), "is-active", "--quiet", UNIT];
-    Ok(kinds.tool(ToolCall::new(&asked, LOOK_WITHIN))?.end == End::Exited(0))
+    // 3 and 4: not active, or no such unit. Else nobody knows, as while the very switch executes systemd anew.
+    Ok(!matches!(kinds.tool(ToolCall::new(&asked, LOOK_WITHIN))?.end, End::Exited(3 | 4)))
 }
 
 /// Runs the system's own program for that, in a unit that outlives the agent, and waits for its end.

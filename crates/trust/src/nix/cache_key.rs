@@ -8,7 +8,7 @@ use data_encoding::BASE64;
 use crate::key::{KeyAlgorithm, PublicKey};
 
 /// The longest name of a key, in bytes.
-const MAX_KEY_NAME: usize = 128;
+pub(super) const MAX_KEY_NAME: usize = 128;
 
 /// The public key of a cache, as Nix writes it: `NAME:BASE64`, ed25519.
 #[derive(Clone, Debug, PartialEq, Eq)]

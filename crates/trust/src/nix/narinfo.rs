@@ -7,6 +7,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use model::Digest;
 
 use super::base32;
+use super::cache_key::MAX_KEY_NAME;
 use super::{CacheKey, StorePath};
 
 /// The longest text of one path, in bytes.
@@ -15,6 +16,8 @@ pub const MAX_NARINFO: usize = 1024 * 1024;
 pub const MAX_NAR: u64 = 16 * 1024 * 1024 * 1024;
 /// The most signatures that are looked at.
 const MAX_SIGNATURES: usize = 32;
+/// The length of a signature that is looked at, in bytes: ed25519.
+const SIGNATURE_BYTES: usize = 64;
 /// The longest URL, in bytes.
 const MAX_URL: usize = 1024;
 
@@ -159,6 +162,18 @@ impl NarInfo {
         NarInfo { url, compression: NarCompression::None, file_size: None, ..self }
     }
 
+    /// The same with the signatures of another narinfo of the same fingerprint besides its own, at most as many as are looked
+    /// at.
+    #[must_use]
+    pub fn with_signatures_of(mut self, other: &NarInfo) -> NarInfo {
+        for signature in &other.signatures {
+            if self.signatures.len() < MAX_SIGNATURES && !self.signatures.contains(signature) {
+                self.signatures.push(signature.clone());
+            }
+        }
+        self
+    }
+
     /// The same with another signature, made over [`NarInfo::fingerprint`].
     #[must_use]
     pub fn signed(mut self, key: &str, signature: &[u8]) -> NarInfo {
@@ -197,8 +212,12 @@ impl<'t> NarInfoFields<'t> {
                 "References" => &mut fields.references,
                 "Deriver" => &mut fields.deriver,
                 "Sig" => {
-                    if fields.signatures.len() < MAX_SIGNATURES {
-                        fields.signatures.push(signature(value)?);
+                    // None of others can count, and thousands of paths are held at once.
+                    let signature = signature(value)?;
+                    let may_count =
+                        signature.key.len() <= MAX_KEY_NAME && signature.bytes.len() == SIGNATURE_BYTES;
+                    if may_count && fields.signatures.len() < MAX_SIGNATURES {
+                        fields.signatures.push(signature);
                     }
                     continue;
                 }
