@@ -58,7 +58,7 @@ impl Demo<'_> {
         let began = Instant::now();
         let step = format!("{VICTIM} found out, went back by itself, and nobody else got the release");
         let undone = async |_: &mut Board| {
-            let view = operator.call(&ROLLOUT, CHANNEL.into()).await?;
+            let view = operator.call(&ROLLOUT, CHANNEL).await?;
             Ok(if is_undone(&view) { Ok(view) } else { Err(rollout::line(&view)) })
         };
         let view = self.see(&step, undone).await?;
@@ -71,7 +71,7 @@ impl Demo<'_> {
         }
         let screen = Screen::of_process(false);
         self.shown(&format!("muster rollout show {CHANNEL}"), &rollout::show(&view, screen))?;
-        let why = operator.call(&EXPLAIN_ROLLOUT, VICTIM.into()).await?;
+        let why = operator.call(&EXPLAIN_ROLLOUT, VICTIM).await?;
         self.shown(&format!("muster rollout explain {VICTIM}"), &rollout::explained(VICTIM, why.as_ref()))?;
         // What the user publishes next is to be a good one.
         fs::write(&page, good).map_err(DemoError::using(&page))?;
