@@ -75,7 +75,8 @@ impl Rollouts {
     /// Takes an input in. Nothing of the step counts before its commit is durable. The answer of a step without
     /// a commit follows from what is held: it counts only where that is what is stored; otherwise what is
     /// stored is [loaded](Rollouts::reload) and the input is handed in again. Contact and time ask for no
-    /// such care, as they come again.
+    /// such care, as they come again. Who joins or is removed is handed in once what is stored was loaded, also where
+    /// the step has a commit: a rollout that is not known here has members too, and nothing of it would be guarded.
     pub fn handle(&mut self, input: RolloutInput, now: Timestamp) -> RolloutStep {
         self.keep_time(now);
         self.starts = 0;

@@ -125,13 +125,11 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
         let help = "the path that `nix build --print-out-paths` prints";
         found.push(AttributeProblem::value("closure", error.to_string(), help));
     }
-    for error in
-        literals(attributes, "cache_keys").into_iter().filter_map(|key| CacheKey::from_str(key).err())
-    {
+    for error in literals(attributes, "cache_keys").filter_map(|key| CacheKey::from_str(key).err()) {
         let help = "the public key that the cache states, such as `cache.example.com-1:7UCC...=`";
         found.push(AttributeProblem::value("cache_keys", error.to_string(), help));
     }
-    for cache in literals(attributes, "caches").into_iter().filter(|cache| !is_cache(cache)) {
+    for cache in literals(attributes, "caches").filter(|cache| !is_cache(cache)) {
         let message = format!("`{cache}` is no URL of a cache");
         found.push(AttributeProblem::value("caches", message, "such as https://cache.example.com"));
     }

@@ -172,6 +172,10 @@ impl Plane {
         headers: &BTreeMap<RolloutKey, Arc<RolloutTerms>>,
         reached: &mut BTreeMap<&'static str, u64>,
     ) -> Handled {
+        // Who came or went is decided over what is stored: a rollout that is not known here has members too.
+        if matches!(input, RolloutInput::Joined { .. } | RolloutInput::Removed { .. }) {
+            self.follow(database);
+        }
         for attempt in 0.. {
             assert!(attempt < 4, "a decision over what is stored is lost again and again");
             let step = self.rollouts.handle(input.clone(), now);

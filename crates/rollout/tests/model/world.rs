@@ -529,7 +529,12 @@ impl World {
             .documents()
             .map(|document| format!("{} {} {:?}", document.key, document.state, document.opened.len()))
             .collect();
-        panic!("stranded:\n  {}\n  {}", stuck.join("\n  "), states.join("\n  "));
+        let under_way = self.planes[0].rollouts.documents().filter(|document| !document.state.is_over());
+        let members: Vec<String> = under_way
+            .flat_map(|document| self.planes[0].rollouts.members(&document.key))
+            .map(|member| format!("{member:?}"))
+            .collect();
+        panic!("stranded:\n  {}\n  {}\n  {}", stuck.join("\n  "), states.join("\n  "), members.join("\n  "));
     }
 
     /// What operators do about what asks for them.
