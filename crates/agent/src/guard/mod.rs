@@ -296,8 +296,10 @@ impl RunGuard {
     /// What is due next undoes nothing: a try to reach the control plane.
     fn is_try_due(&self) -> bool {
         let live = self.live();
-        let next = live.as_ref().and_then(|guard| guard.activation.next_deadline());
-        matches!(next, Some((_, ActivationDeadline::Try)))
+        let Some(guard) = live.as_ref() else { return false };
+        let ActivationStage::Confirming(trial) = &guard.activation.record().under_way else { return false };
+        let has_time = boot_moment().is_ok_and(|now| now.at < trial.deadline);
+        has_time && matches!(guard.activation.next_deadline(), Some((_, ActivationDeadline::Try)))
     }
 
     /// Whether the last contact was answered.
@@ -310,9 +312,14 @@ impl RunGuard {
         self.live().is_some()
     }
 
-    /// Whether the host is going back.
+    /// Whether the host is going back, or something is done that must not be cut off. It never waits: the daemon's own
+    /// thread asks.
     pub(crate) fn returns(&self) -> bool {
-        let live = self.live();
+        let live = match self.live.try_lock() {
+            Ok(live) => live,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return true,
+        };
         let stage = live.as_ref().map(|guard| &guard.activation.record().under_way);
         matches!(stage, Some(ActivationStage::Returning(_)))
     }
