@@ -5,7 +5,7 @@
 
 use catalog::module::CommandLine;
 use catalog::reach::{WayIn, path_reach, reach_of};
-use catalog::types::{FileContent, NotifyAction, Spec};
+use catalog::types::{FileContent, NotifyAction, RUN_TEXT, Spec};
 use model::{Digest, PathState, RunReport};
 
 use crate::kinds::Checked;
@@ -59,11 +59,20 @@ pub fn undo_of(resource: &BoundResource, checked: &Checked) -> Option<Undo> {
 }
 
 /// What makes the host go by a change again once it is undone: the unit is started anew or reloaded, the command runs
-/// again. Nothing for what takes effect by itself, and for a command that got something of a secret.
-pub fn command_after(resource: &BoundResource) -> Option<CommandLine> {
+/// again. Nothing for what takes effect by itself, for a unit that did not run before, and for a command that got something
+/// of a secret.
+pub fn command_after(resource: &BoundResource, checked: &Checked) -> Option<CommandLine> {
     let systemctl =
         |verb: &str, unit: &str| CommandLine::Argv(["systemctl", verb, unit].map(str::to_owned).to_vec());
+    let ran_before = match &checked.prior {
+        Prior::State(Some(before)) => {
+            !matches!(before.get(RUN_TEXT).map(String::as_str), Some("stopped" | "missing" | "failed"))
+        }
+        Prior::State(None) | Prior::Path(_) => true,
+    };
     match resource.spec.as_ref().ok()? {
+        // It would cut the host off again: the firewall that the run started, for one.
+        Spec::Unit(_) if !ran_before => None,
         Spec::Unit(unit) => Some(match unit.on_notify {
             NotifyAction::Restart => systemctl("restart", &unit.unit),
             NotifyAction::Reload => systemctl("reload-or-restart", &unit.unit),

@@ -22,14 +22,14 @@ mod changes;
 mod undo;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess,
-    ActivationRecord, ActivationStage, ActivationTerms, BootId, BootMoment, BootTime, ContactRule, FoundHost,
-    Generation, GenerationId, GenerationLimits, GenerationReturn, MAX_WINDOW, MIN_WINDOW, ProbeTopology,
-    ReturnCause, SwitchEnd,
+    Activation, ActivationDeadline, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder,
+    ActivationProcess, ActivationRecord, ActivationStage, ActivationTerms, BootId, BootMoment, BootTime,
+    ContactRule, FoundHost, Generation, GenerationId, GenerationLimits, GenerationReturn, MAX_WINDOW,
+    MIN_WINDOW, ProbeTopology, ReturnCause, SwitchEnd,
 };
 use converge::{Desired, ResourceId};
 use host::SpawnCompactly;
@@ -293,6 +293,15 @@ impl RunGuard {
         self.live().as_ref()?.activation.next_deadline().map(|(at, _)| at)
     }
 
+    /// What is due next undoes nothing: a try to reach the control plane.
+    fn is_try_due(&self) -> bool {
+        let live = self.live();
+        let Some(guard) = live.as_ref() else { return false };
+        let ActivationStage::Confirming(trial) = &guard.activation.record().under_way else { return false };
+        let has_time = boot_moment().is_ok_and(|now| now.at < trial.deadline);
+        has_time && matches!(guard.activation.next_deadline(), Some((_, ActivationDeadline::Try)))
+    }
+
     /// Whether the last contact was answered.
     pub(crate) fn reached(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
@@ -303,9 +312,14 @@ impl RunGuard {
         self.live().is_some()
     }
 
-    /// Whether the host is going back.
+    /// Whether the host is going back, or something is done that must not be cut off. It never waits: the daemon's own
+    /// thread asks.
     pub(crate) fn returns(&self) -> bool {
-        let live = self.live();
+        let live = match self.live.try_lock() {
+            Ok(live) => live,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return true,
+        };
         let stage = live.as_ref().map(|guard| &guard.activation.record().under_way);
         matches!(stage, Some(ActivationStage::Returning(_)))
     }
@@ -328,8 +342,14 @@ impl RunGuard {
                 guard.contact_if_due();
                 let now = boot_moment().map(|now| now.at).ok();
                 let is_due = guard.next_deadline().is_some_and(|at| now.is_some_and(|now| at <= now));
-                // A run has the host: what is due then waits for its end, and the watchdog for no longer than it does.
-                let Ok(_turn) = guard.turn.try_lock() else { continue };
+                // A run has the host: what undoes waits for its end, and the watchdog for no longer than it does. A
+                // contact is tried all the same: the run before must not be undone as a long one follows it.
+                let _turn = match guard.turn.try_lock() {
+                    Ok(turn) => Some(turn),
+                    Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                    Err(TryLockError::WouldBlock) if guard.is_try_due() => None,
+                    Err(TryLockError::WouldBlock) => continue,
+                };
                 if is_due && !guard.tick() || guard.live().is_none() {
                     return;
                 }

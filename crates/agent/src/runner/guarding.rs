@@ -67,7 +67,7 @@ impl JobWorker {
         let change = GuardedChange {
             resource: resource.id.clone(),
             undo: guarded::undo_of(resource, checked),
-            then: guarded::command_after(resource),
+            then: guarded::command_after(resource, checked),
             agent: reach == Some(WayIn::Agent),
         };
         run.guard.before(run, change)
