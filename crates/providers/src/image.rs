@@ -136,7 +136,9 @@ fn switch(kinds: &Kinds, spec: &ImageSpec, timeout: Duration) -> Result<(), JobF
     // What a run that was cut off left may be what this one has no room for.
     for name in trees(kinds, spec)? {
         let stays = name == spec.tree_name() || Some(name.as_str()) == in_use;
-        if !stays && !(known.contains(&name) && image::is_whole(unpacked(kinds, spec, &name)?.as_ref())) {
+        let is_kept =
+            stays || known.contains(&name) && image::is_whole(unpacked(kinds, spec, &name)?.as_ref());
+        if !is_kept {
             discard(kinds, spec, &name)?;
         }
     }

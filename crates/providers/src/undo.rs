@@ -67,6 +67,19 @@ impl Kinds {
         Ok((state, true))
     }
 
+    /// As [`Kinds::keep_path`], of a file that may hold a secret: its bytes are kept sealed (SEC-3).
+    ///
+    /// # Errors
+    /// In words, when it cannot be read or kept, or there is no key to seal with.
+    pub fn keep_path_sealed(&self, path: &str) -> Result<(PathState, bool), String> {
+        let mut state = self.look(path)?;
+        let PathState::File { digest, size, .. } = &mut state else { return Ok((state, false)) };
+        let Some(sealed) = self.sealed_at(path, *size)? else { return self.keep_path(path) };
+        *digest = Digest::of(&sealed);
+        self.keep_prior_bytes(path, &mut sealed.as_slice(), digest)?;
+        Ok((state, true))
+    }
+
     /// What a check of a resource that holds a secret came to, with the prior state as it is kept and recorded: by the
     /// digest of the sealed bytes, which tells nobody what they are (SEC-3).
     ///

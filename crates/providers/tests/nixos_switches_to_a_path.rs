@@ -258,9 +258,9 @@ fn answer(mut stream: TcpStream, served: &Mutex<BTreeMap<String, Served>>, asked
         Some(Served::Hangs) => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\nx");
             // Until the other side gives up.
-            stream
-                .set_read_timeout(None)
-                .and_then(|()| BufReader::new(&stream).lines().for_each(drop).pipe(Ok))
+            let heard = stream.set_read_timeout(None);
+            BufReader::new(&stream).lines().for_each(drop);
+            heard
         }
         Some(Served::Endless) => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
@@ -269,14 +269,6 @@ fn answer(mut stream: TcpStream, served: &Mutex<BTreeMap<String, Served>>, asked
         }
     };
 }
-
-trait Pipe: Sized {
-    fn pipe<T>(self, into: impl FnOnce(Self) -> T) -> T {
-        into(self)
-    }
-}
-
-impl<T> Pipe for T {}
 
 /// A control plane with some paths.
 #[derive(Default)]

@@ -302,11 +302,6 @@ impl RunGuard {
         has_time && matches!(guard.activation.next_deadline(), Some((_, ActivationDeadline::Try)))
     }
 
-    /// Whether the last contact was answered.
-    pub(crate) fn reached(&self) -> bool {
-        self.reached.load(Ordering::Relaxed)
-    }
-
     /// Whether a contact is to follow.
     pub fn is_up(&self) -> bool {
         self.live().is_some()

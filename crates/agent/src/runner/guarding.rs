@@ -77,7 +77,10 @@ impl JobWorker {
     pub(super) fn guard_removal(&self, id: &ResourceId, entry: &LedgerEntry) -> Result<(), String> {
         let Some(run) = &self.guarded else { return Ok(()) };
         let Some(reach) = guarded::reach_of_entry(entry) else { return Ok(()) };
-        let (prior, kept) = self.kinds.keep_path(&entry.path)?;
+        let (prior, kept) = match entry.sensitive {
+            true => self.kinds.keep_path_sealed(&entry.path)?,
+            false => self.kinds.keep_path(&entry.path)?,
+        };
         let undo = Undo {
             path: entry.path.clone(),
             prior: Prior::Path(prior),

@@ -142,9 +142,8 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let storage = Storage::start(durable.clone())?;
     let runner = runner(machine, &storage);
     let guard = Arc::new(guard_of(machine, &storage));
-    // Nobody is there to try a contact: where none was before, none is asked for.
-    let runner = match mode == RunMode::Apply && (guard.resume(ActivationProcess::Agent)? || guard.reached())
-    {
+    // Nobody is there to try a contact, and whoever types this sees what comes of it: only a guard that is up goes on.
+    let runner = match mode == RunMode::Apply && guard.resume(ActivationProcess::Agent)? {
         true => runner.guarded(guard),
         false => runner,
     };

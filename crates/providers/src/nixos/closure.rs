@@ -185,7 +185,7 @@ impl ClosureFetch<'_> {
             compression => self.unpack(info, compression, &packed)?,
         };
         let verified = verify(&nar, info);
-        let imported = verified.map_err(JobFailure::from).and_then(|()| self.into_store(info, &nar));
+        let imported = verified.map_err(JobFailure::from).and_then(|()| self.hand_over(info, &nar));
         for file in [&nar, &packed] {
             // A cut-off import is made anew from the archive, which is fetched again.
             let _ = std::fs::remove_file(file);
@@ -260,7 +260,7 @@ impl ClosureFetch<'_> {
         Ok(nar)
     }
 
-    fn into_store(&self, info: &NarInfo, nar: &Path) -> Result<(), JobFailure> {
+    fn hand_over(&self, info: &NarInfo, nar: &Path) -> Result<(), JobFailure> {
         let store = self.kinds.nix.tool("nix-store");
         self.shell(IMPORT, &[&text_of(nar), &store], &info.export_end())
     }
