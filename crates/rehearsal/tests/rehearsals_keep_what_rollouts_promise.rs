@@ -188,5 +188,7 @@ fn in_random_rehearsals() {
         }
     }
     println!("{through} through, {halted} halted, {back} back, {held} held for ever");
-    assert!(through > 20 && halted > 10 && back > 10 && held > 0);
+    assert!(through > 20 && halted > 10 && back > 10);
+    // Nodes that failed and stay hold no rollout for ever.
+    assert_eq!(held, 0);
 }

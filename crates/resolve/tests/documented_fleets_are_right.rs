@@ -25,6 +25,7 @@ const SURROUNDINGS: &[(&str, &str)] = &[
     ("modules/shown/module.yaml", "params: {}\n"),
     ("modules/shown/templates/site.conf.j2", "# {{ node.hostname }}\n"),
     ("modules/shown/templates/app.conf.j2", "# {{ node.hostname }}\n"),
+    ("modules/shown/files/app-1.4.tar.gz", "a tree of files"),
     ("modules/shown/executors/account.sh", "#!/bin/sh\n"),
 ];
 const HEAD: &str =
@@ -111,7 +112,7 @@ fn each_snippet_is_right_where_it_belongs() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut paths = vec![top.join("README.md")];
     pages(&top.join("docs"), &mut paths);
-    let own_tests = ["tutorial.md", "resource-types.md"];
+    let own_tests = ["tutorial.md", "tutorial-rollouts.md", "resource-types.md"];
     let is_here = |page: &&PathBuf| !own_tests.iter().any(|name| page.ends_with(name));
     let mut checked = 0;
     for snippet in paths.iter().filter(is_here).flat_map(|page| snippets(page)) {

@@ -71,7 +71,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     on_remove: &[Keep, Restore],
     handler: false,
     guarded: false,
-    example: "- nixos: system\n  closure: ${{ params.closure }}\n  caches: [\"https://cache.example.com\"]\n  cache_keys: \
+    example: "- nixos: system\n  closure: /nix/store/1qg4rfmsd3j8a0b6v5kxz2pywn9hclqi-nixos-system-web-1-25.11\n  caches: [\"https://cache.example.com\"]\n  cache_keys: \
               [\"cache.example.com-1:7UCCrstCuunXZ82WXD7dtbk0VWFiIz51xYBhuszbLcw=\"]\n",
     manages: Manages::State,
     removal: &[],
