@@ -20,6 +20,15 @@ pub enum ActivationProcess {
     AgentAfterDeath,
     /// The watchdog: it ended whatever there was of the agent.
     Watchdog,
+    /// The watchdog, which saw that nobody goes on with a switch ([`ActivationRecord::is_abandoned`]).
+    WatchdogAlone,
+}
+
+impl ActivationProcess {
+    /// Whether it is the watchdog, which switches to nothing and asks no probe.
+    pub fn is_watchdog(self) -> bool {
+        matches!(self, ActivationProcess::Watchdog | ActivationProcess::WatchdogAlone)
+    }
 }
 
 /// How a process finds the host when it begins.

@@ -25,6 +25,7 @@
 //! armed       its time is over                returning
 //! armed       its rollout is halted           returning (returns)
 //! armed       the agent dies three times      returning
+//! armed       nobody goes on with it          returning
 //! armed       the host boots                  returning
 //! armed       the host boots once too often   returning
 //! armed       the watchdog comes, too late    returning
@@ -63,6 +64,7 @@
 //! - Time is that since the boot, with the boot's id. The wall clock is nowhere in it.
 //! - What a host returned from it does not activate again by itself.
 
+mod agent_watch;
 mod boot;
 mod generation;
 mod io;
@@ -72,6 +74,7 @@ mod quarantine;
 mod record;
 mod terms;
 
+pub use agent_watch::{AGENT_LOOKS, AGENT_PATIENCE, AgentWatch, StateHolder};
 pub use boot::{BootId, BootMoment, BootTime, MAX_BOOT_ID, ParseBootIdError};
 pub use generation::{Generation, GenerationId, GenerationLimits};
 pub use io::{
@@ -87,7 +90,7 @@ pub use model::health_probe::{
 pub use probe_results::{HealthProbeOutcome, HealthProbeResult, ProbeResultRefusal};
 pub use quarantine::{MAX_QUARANTINED, Quarantine, QuarantinedGeneration, REBOOTS_BEFORE_QUARANTINE};
 pub use record::{
-    ActivationRecord, ActivationStage, GenerationReturn, MAX_DEATHS, MAX_REASON, Probation, RETURN_LIMIT,
+    ActivationRecord, ActivationStage, AgentDeath, GenerationReturn, MAX_DEATHS, MAX_REASON, Probation, RETURN_LIMIT,
     ReturnCause, Trial, WATCHDOG_SLACK, WatchdogDecision,
 };
 pub use terms::{

@@ -16,6 +16,7 @@ use std::time::Duration;
 use model::health_probe::ProbeTopology;
 use serde::{Deserialize, Serialize};
 
+use crate::agent_watch::AGENT_PATIENCE;
 use crate::boot::{BootId, BootMoment, BootTime};
 use crate::generation::{Generation, GenerationId};
 use crate::quarantine::Quarantine;
@@ -48,8 +49,12 @@ pub enum ReturnCause {
         /// The probe.
         probe: String,
     },
-    /// The agent died in it [`MAX_DEATHS`] times.
-    AgentDied,
+    /// The agent died in it.
+    AgentDied {
+        /// How that was known.
+        #[serde(default, skip_serializing_if = "AgentDeath::is_counted")]
+        how: AgentDeath,
+    },
     /// The host went down before the generation was confirmed, and the switch had not asked for it; or it had, and the
     /// boots that it may take were used up.
     Rebooted,
@@ -74,13 +79,36 @@ impl fmt::Display for ReturnCause {
             ReturnCause::SwitchTooLong => write!(f, "the switch did not end in its time"),
             ReturnCause::SwitchFailed { reason } => write!(f, "the switch failed: {reason}"),
             ReturnCause::ProbeFailed { probe } => write!(f, "the probe {probe} went on failing"),
-            ReturnCause::AgentDied => write!(f, "the agent died in it {MAX_DEATHS} times"),
+            ReturnCause::AgentDied { how: AgentDeath::Counted } => {
+                write!(f, "the agent died in it {MAX_DEATHS} times")
+            }
+            ReturnCause::AgentDied { how: AgentDeath::Gone } => {
+                let minutes = AGENT_PATIENCE.as_secs() / 60;
+                write!(f, "the agent ended in the middle of the switch, and none went on with it for {minutes} minutes")
+            }
             ReturnCause::Rebooted => write!(f, "the host went down before it was confirmed"),
             ReturnCause::FoundElsewhere => write!(f, "the host was found on something else"),
             ReturnCause::Halted => write!(f, "its rollout was halted"),
             ReturnCause::Superseded => write!(f, "another release came while it waited for a reboot"),
             ReturnCause::Unguarded { reason } => write!(f, "nothing would have undone it: {reason}"),
         }
+    }
+}
+
+/// How it is known that the agent died of a generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentDeath {
+    /// It died [`MAX_DEATHS`] times.
+    #[default]
+    Counted,
+    /// It ended in the middle of the switch, and none was seen since ([`AGENT_PATIENCE`]).
+    Gone,
+}
+
+impl AgentDeath {
+    fn is_counted(&self) -> bool {
+        *self == AgentDeath::Counted
     }
 }
 

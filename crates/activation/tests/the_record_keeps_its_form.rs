@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use activation::{
-    ActivationRecord, ActivationStage, ActivationTerms, BootTime, Generation, GenerationId, GenerationReturn,
+    ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootTime, Generation, GenerationId, GenerationReturn,
     HealthProbe, HealthProbeKind, HealthProbeMode, MetricBound, Probation, ProbeTopology, ReturnCause, Trial,
 };
 use model::Digest;
@@ -126,7 +126,14 @@ fn every_stage_is_written_and_read_as_before() {
             back(ReturnCause::ProbeFailed { probe: "web".to_owned() }),
             back_json(json!({"cause": "probe-failed", "probe": "web"})),
         ),
-        (back(ReturnCause::AgentDied), back_json(json!({"cause": "agent-died"}))),
+        (
+            back(ReturnCause::AgentDied { how: AgentDeath::Counted }),
+            back_json(json!({"cause": "agent-died"})),
+        ),
+        (
+            back(ReturnCause::AgentDied { how: AgentDeath::Gone }),
+            back_json(json!({"cause": "agent-died", "how": "gone"})),
+        ),
         (back(ReturnCause::Rebooted), back_json(json!({"cause": "rebooted"}))),
         (back(ReturnCause::FoundElsewhere), back_json(json!({"cause": "found-elsewhere"}))),
         (back(ReturnCause::Halted), back_json(json!({"cause": "halted"}))),

@@ -136,6 +136,7 @@ fn happenings(own: ActivationTerms) -> Vec<(&'static str, Happening)> {
         ("the agent restarts", process(agent, 1, 1, START)),
         ("the agent dies", process(died, 1, 1, START)),
         ("the agent dies three times", process(died, 3, 1, START)),
+        ("nobody goes on with it", process(ActivationProcess::WatchdogAlone, 1, 1, START)),
         ("the host boots", process(agent, 1, 2, START)),
         (
             "the host boots once too often",

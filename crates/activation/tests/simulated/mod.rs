@@ -2,19 +2,25 @@
 //! they touch. Everything follows from a seed.
 
 mod generations;
+mod looks;
 mod reached;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
-    ActivationStage, ActivationTerms, AfterConfirm, BootMoment, BootTime, ContactRule, FoundHost, Generation,
-    GenerationId, HealthProbeOutcome, HealthProbeResult, SwitchEnd, WatchdogAlarm, WatchdogDecision,
+    AGENT_PATIENCE, Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess,
+    ActivationRecord, ActivationStage, ActivationTerms, AfterConfirm, AgentWatch, BootMoment, BootTime,
+    ContactRule, FoundHost, Generation, GenerationId, HealthProbeOutcome, HealthProbeResult, SwitchEnd,
+    WatchdogAlarm, WatchdogDecision,
 };
 
 pub use self::generations::*;
 pub use self::reached::MUST_REACH;
 use self::reached::{name, short};
+
+/// The longest random while between two things that happen, in seconds.
+const LONGEST_WHILE: u64 = 30;
 
 /// What the host runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +42,7 @@ enum Pending {
 struct Process {
     activation: Activation,
     is_watchdog: bool,
+    number: u32,
     pending: Vec<(BootTime, Pending)>,
     probes: Option<GenerationId>,
 }
@@ -55,6 +62,12 @@ pub struct SimulatedHost {
     process: Option<Process>,
     agent_starts_at: Option<BootTime>,
     agent_died: bool,
+    /// How many processes there were.
+    processes: u32,
+    /// Since when there is none that has the state.
+    gone_since: Option<BootTime>,
+    looks_at: BootTime,
+    watch: Option<AgentWatch>,
     /// When the target was switched to in this boot, and whether its enforcing probe passed since.
     switched: Option<(GenerationId, BootTime)>,
     passed: BTreeSet<GenerationId>,
@@ -91,6 +104,10 @@ impl SimulatedHost {
             process: None,
             agent_starts_at: Some(BootTime::BOOT),
             agent_died: false,
+            processes: 0,
+            gone_since: None,
+            looks_at: BootTime::BOOT,
+            watch: None,
             switched: None,
             passed: BTreeSet::new(),
             answered: BTreeSet::new(),
@@ -154,7 +171,7 @@ impl SimulatedHost {
         let after_confirm = if self.chance.one_in(2) { AfterConfirm::Stay } else { AfterConfirm::Return };
         let contact = if self.chance.one_in(3) { ContactRule::ProbesAlone } else { ContactRule::Required };
         let terms = ActivationTerms {
-            switch: 60 * SECOND,
+            switch: 600 * SECOND,
             window: 100 * SECOND,
             boots: 2,
             after_confirm,
@@ -181,14 +198,17 @@ impl SimulatedHost {
             [pending, deadline].into_iter().flatten().min()
         });
         let starts = self.agent_starts_at.filter(|_| self.process.is_none());
-        let next = [at(self.armed), of_process, starts].into_iter().flatten().min();
-        let random = self.now.plus(SECOND * u32::try_from(self.chance.below(30) + 1).unwrap());
+        // While an agent lives nothing comes of it.
+        let looks = Some(self.looks_at).filter(|_| self.process.is_none() && self.is_looked_at());
+        let next = [at(self.armed), of_process, starts, looks].into_iter().flatten().min();
+        let random = self.now.plus(SECOND * u32::try_from(self.chance.below(LONGEST_WHILE) + 1).unwrap());
         let next = match self.faults && self.chance.one_in(4) {
             true => random,
             false => next.unwrap_or(random),
         };
         self.now = self.now.max(next);
         self.alarm();
+        self.look();
         self.start_agent();
         self.finish_pending();
         self.give(ActivationInput::Tick);
@@ -231,14 +251,22 @@ impl SimulatedHost {
 
     fn begin(&mut self, process: ActivationProcess) {
         self.agent_starts_at = None;
+        self.processes += 1;
+        let gone_since = self.gone_since.take();
         let runs = match self.active {
             Active::On(id) => Some(id),
             Active::Between => None,
         };
         let (activation, effects) =
             Activation::start(self.durable.clone(), LIMITS, FoundHost { process, runs }, &self.moment());
-        let is_watchdog = process == ActivationProcess::Watchdog;
-        self.process = Some(Process { activation, is_watchdog, pending: Vec::new(), probes: None });
+        let number = self.processes;
+        if process == ActivationProcess::WatchdogAlone && effects.iter().any(looks::is_of_gone_agent) {
+            let gone = gone_since.map_or(Duration::ZERO, |since| self.now.since(since));
+            let ends = matches!(self.running(), Nature::AgentDies | Nature::AgentNeverStarts);
+            assert!(ends || gone >= AGENT_PATIENCE, "taken for gone after {gone:?}");
+        }
+        let (is_watchdog, pending) = (process.is_watchdog(), Vec::new());
+        self.process = Some(Process { activation, is_watchdog, number, pending, probes: None });
         self.carry_out(effects);
         self.rest_watchdog();
     }
@@ -255,9 +283,13 @@ impl SimulatedHost {
     }
 
     fn end_process(&mut self, died: bool) {
-        self.process = None;
+        if self.process.take().is_some() {
+            self.gone_since = Some(self.now);
+        }
         self.agent_died = died;
-        self.agent_starts_at = Some(self.now.plus(5 * SECOND));
+        // A package that is unpacked, a system that starts what it stopped.
+        let patience = if self.faults && self.chance.one_in(8) { 200 } else { 5 };
+        self.agent_starts_at = Some(self.now.plus(patience * SECOND));
     }
 
     fn kill_agent(&mut self, died: bool) {
@@ -268,9 +300,10 @@ impl SimulatedHost {
 
     /// The power is cut, or the host goes down.
     pub fn reboot(&mut self) {
-        (self.process, self.armed, self.agent_died) = (None, None, false);
+        (self.process, self.armed, self.agent_died, self.gone_since) = (None, None, false, None);
         self.boot += 1;
         self.now = BootTime::after_boot(SECOND);
+        self.looks_at = self.now;
         self.switched = None;
         if let Some(into) = self.boots_into.take()
             && self.nature(into.id) != Nature::BootFallsBack
@@ -519,6 +552,7 @@ impl SimulatedHost {
             record.confirmed.id,
             record.under_way
         );
+        self.check_is_not_left();
     }
 
     /// No more faults and no more orders: the host comes to rest, with the network cut and the agent as it is.

@@ -165,14 +165,14 @@ impl RunGuard {
         self.carry_out_all(guard, effects);
         // The run ended with its process: what it changed so far is to be followed by a contact.
         if is_armed
-            && process != ActivationProcess::Watchdog
+            && !process.is_watchdog()
             && let Some(target) = runs
         {
             self.give(guard, ActivationInput::Switched { target, end: SwitchEnd::Done });
         }
         let goes_on = !self.end_settled(&mut live);
         drop(live);
-        if goes_on && process != ActivationProcess::Watchdog {
+        if goes_on && !process.is_watchdog() {
             self.watch();
         }
         Ok(goes_on)
@@ -527,7 +527,7 @@ fn said(cause: &ReturnCause) -> String {
         ReturnCause::SwitchTooLong => "the run did not end in its time".to_owned(),
         ReturnCause::SwitchFailed { reason } => reason.clone(),
         ReturnCause::Rebooted => "the host went down before a contact followed".to_owned(),
-        ReturnCause::AgentDied => "the agent died before a contact followed".to_owned(),
+        ReturnCause::AgentDied { .. } => "the agent died before a contact followed".to_owned(),
         cause => cause.to_string(),
     }
 }
