@@ -116,6 +116,14 @@ pub enum ActivationInput {
         /// Why.
         reason: String,
     },
+    /// What a generation takes was measured, now that the host was switched to it: the trees that its archives were unpacked
+    /// to are known only then.
+    Measured {
+        /// The generation.
+        generation: GenerationId,
+        /// What keeping it takes, in bytes.
+        bytes: u64,
+    },
     /// Somebody at the host lets a generation be tried again.
     LiftQuarantine(GenerationId),
     /// Time went on.

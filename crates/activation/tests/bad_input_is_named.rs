@@ -173,6 +173,43 @@ fn generations_that_do_not_fit_beside_each_other_are_refused() {
     assert_eq!(refused, ActivationRefusal::TooLarge { bytes: 200 });
 }
 
+/// What was unpacked counts once it is there: the oldest generation that nothing needs goes for it.
+#[test]
+fn a_generation_that_was_measured_leaves_less_room_for_others() {
+    let mut host = host(GenerationLimits { count: 4, bytes: 500 });
+    let mut confirm = |number: u8, from: u64| {
+        host.handle(activate(number, ActivationTerms::default()), at(from));
+        host.handle(ActivationInput::Switched { target: id(number), end: SwitchEnd::Done }, at(from + 1));
+        host.handle(ActivationInput::Probe(passed(number, 1, from + 2)), at(from + 2));
+        let answered = ActivationInput::ConfirmAnswered { generation: id(number), boot: boot_id(1) };
+        host.handle(answered, at(from + 3));
+        host.handle(ActivationInput::RolloutEnded(id(number)), at(from + 4));
+        assert_eq!(host.record().confirmed.id, id(number));
+    };
+    (1..=3).for_each(|number| confirm(number, u64::from(number) * 100));
+    let kept = |host: &Activation| host.record().kept.iter().map(|kept| kept.bytes).collect::<Vec<_>>();
+    assert_eq!(kept(&host), [100; 3]);
+    let forgotten = |effects: &[ActivationEffect]| {
+        let ids = effects.iter().find_map(|effect| match effect {
+            ActivationEffect::Forget(ids) => Some(ids.clone()),
+            _ => None,
+        });
+        ids.unwrap_or_default()
+    };
+    let measured = |number: u8, bytes| ActivationInput::Measured { generation: id(number), bytes };
+    assert_eq!(host.handle(measured(3, 100), at(500)), [], "nothing new");
+    assert_eq!(forgotten(&host.handle(measured(3, 300), at(500))), []);
+    assert_eq!((kept(&host), host.record().confirmed.bytes), (vec![100, 100, 300], 300));
+    assert_eq!(forgotten(&host.handle(measured(3, 350), at(501))), [id(1)]);
+    assert_eq!(kept(&host), [100, 350]);
+    // What is confirmed stays, whatever it takes; of a generation that is not kept nothing is known.
+    assert_eq!(forgotten(&host.handle(measured(3, 9000), at(502))), [id(2)]);
+    assert_eq!(host.handle(measured(1, 7), at(503)), []);
+    assert_eq!(kept(&host), [9000]);
+    let refused = refusal(host.handle(activate(4, ActivationTerms::default()), at(504)));
+    assert_eq!(refused, ActivationRefusal::TooLarge { bytes: 9100 });
+}
+
 #[test]
 fn a_generation_in_which_the_agent_died_three_times_stays_in_quarantine() {
     let record = confirming().record().clone();

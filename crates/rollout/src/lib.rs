@@ -68,7 +68,7 @@ pub use event::{EventAnswer, EventCursor, EventOrder, EventRefusal, RolloutEvent
 pub use explain::{NodeExplanation, WaitCause};
 pub use id::{MAX_ROLLOUT_ID, ParseRolloutIdError, RolloutId, RolloutKey};
 pub use member::{MemberFailure, MemberGoal, MemberRecord};
-pub use placement::{BeginRefusal, DRAWS, Placement, RolloutRules, draw, takes};
+pub use placement::{BeginRefusal, DRAWS, Placement, PossiblePlaces, RolloutRules, draw, takes};
 pub use probes::{SelectProbesError, probes_of};
 pub use record::{
     BudgetGuard, BudgetVersions, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,

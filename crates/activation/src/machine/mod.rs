@@ -97,6 +97,7 @@ impl Activation {
             ActivationInput::ReturnFailed { reason } => self.return_failed(&reason, now),
             ActivationInput::NotPersisted { reason } => self.not_persisted(last, &reason, now),
             ActivationInput::NotArmed { reason } => self.not_armed(last, &reason, now),
+            ActivationInput::Measured { generation, bytes } => self.measured(generation, bytes),
             ActivationInput::LiftQuarantine(generation) => self.lift_quarantine(generation),
             ActivationInput::Tick => self.tick(now),
         }
@@ -212,6 +213,30 @@ impl Activation {
         if generation.id != GenerationId::AS_FOUND {
             self.record.kept.push(generation);
         }
+    }
+
+    /// What is too much with that goes, where nothing needs it.
+    fn measured(&mut self, id: GenerationId, bytes: u64) -> Vec<ActivationEffect> {
+        let before = self.record.clone();
+        let ActivationRecord { confirmed, under_way, kept, .. } = &mut self.record;
+        let other = match under_way {
+            ActivationStage::Settled => None,
+            ActivationStage::Armed(trial)
+            | ActivationStage::Confirming(trial)
+            | ActivationStage::Deferred(trial) => Some(&mut trial.target),
+            ActivationStage::Probation(probation) => Some(&mut probation.previous),
+            ActivationStage::Returning(back) => Some(&mut back.from),
+        };
+        for generation in std::iter::once(confirmed).chain(other).chain(kept) {
+            if generation.id == id {
+                generation.bytes = bytes;
+            }
+        }
+        if self.record == before {
+            return Vec::new();
+        }
+        let then = forgetting(self.forget_what_is_too_much()).into_iter().collect();
+        self.durable_or_restored(before, then)
     }
 
     fn forget_what_is_too_much(&mut self) -> Vec<GenerationId> {

@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use activation::{ActivationEffect, ActivationFact, ActivationInput, Generation, SwitchEnd};
+use activation::{
+    ActivationEffect, ActivationFact, ActivationInput, ActivationStage, Generation, SwitchEnd,
+};
 use host::Host;
 use node::{Adoption, HeldSettings, NodeInput, ReturnedRelease, TrialStage};
 
+use super::begun_switch::boot_was_required;
 use super::task::{ActivationTask, PendingReturn, PendingSwitch};
 use crate::events::DaemonEvent;
 use crate::full_runs::record_full_run;
@@ -102,10 +105,21 @@ impl ActivationTask {
         if let Err(error) = self.setup.files.leave() {
             return failed(chain(&error));
         }
-        let boot_was_required = required_boot(&self.setup.host).is_some();
+        let boot_was_required = self.boot_was_required();
         self.switch = Some(PendingSwitch { target, boot_was_required });
         self.setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Switch(Box::new(adoption))));
         None
+    }
+
+    fn boot_was_required(&self) -> bool {
+        let is_required = required_boot(&self.setup.host).is_some();
+        match self.activation.as_ref().map(|activation| &activation.record().under_way) {
+            Some(ActivationStage::Armed(trial)) => {
+                boot_was_required(self.setup.storage.durable().path(), trial, is_required)
+            }
+            // A release with the content that is confirmed already.
+            _ => is_required,
+        }
     }
 
     /// No run is under way now.

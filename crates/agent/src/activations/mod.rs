@@ -14,6 +14,7 @@
 //! finds one. Nothing of it waits for the daemon's thread, which waits for the disk nowhere.
 
 mod ask;
+mod begun_switch;
 mod effects;
 mod probes;
 mod process_mark;

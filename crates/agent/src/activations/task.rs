@@ -316,7 +316,24 @@ impl ActivationTask {
                 _ => SwitchEnd::Done,
             },
         };
+        let is_there = end == SwitchEnd::Done;
         self.give(ActivationInput::Switched { target, end });
+        if is_there {
+            self.measure(target);
+        }
+    }
+
+    /// What a generation takes is known once its archives are unpacked. What cannot be measured counts as before.
+    fn measure(&mut self, target: GenerationId) {
+        let durable = self.setup.storage.durable();
+        let adoption = self.setup.files.kept_adoption(target).ok().flatten();
+        match adoption.map(|adoption| durable.measured_generation(&adoption)).transpose() {
+            Ok(Some(Generation { bytes, .. })) => {
+                self.give(ActivationInput::Measured { generation: target, bytes });
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(error = %chain(&error), "what the release takes was not measured"),
+        }
     }
 
     /// Gives the machine an input, and does all that follows.

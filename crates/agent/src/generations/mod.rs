@@ -23,6 +23,7 @@
 //! - Contents that a kept generation needs are no garbage ([`Durable::collect_garbage`]).
 
 mod agent_files;
+mod agent_look;
 mod boot;
 mod host_return;
 mod return_loop;
