@@ -10,7 +10,7 @@ use activation::{
 use super::{LONGEST_WHILE, SECOND, SimulatedHost, boot_id};
 
 /// How often it looks.
-const LOOK_EVERY: Duration = Duration::from_secs(15);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(15);
 
 impl SimulatedHost {
     /// The watchdog looks again and again, of which only a switch that nobody goes on with makes a difference.
@@ -46,8 +46,9 @@ impl SimulatedHost {
     /// A host whose agent ended in the middle of a switch is not left there until the switch has no more time.
     pub(super) fn check_is_not_left(&self) {
         let ActivationStage::Armed(trial) = &self.record().under_way else { return };
-        let Some(gone_since) = self.gone_since.filter(|_| trial.boot == boot_id(self.boot)) else { return };
-        let gone = self.now.since(gone_since.max(trial.switched));
+        let is_gone = self.process.is_none() && trial.boot == boot_id(self.boot);
+        let Some(died_at) = self.died_at.filter(|_| is_gone) else { return };
+        let gone = self.now.since(died_at.max(trial.switched));
         let longest_while = SECOND * u32::try_from(LONGEST_WHILE).unwrap();
         assert!(gone <= AGENT_PATIENCE + LOOK_EVERY + 2 * longest_while, "nobody goes on for {gone:?}");
     }

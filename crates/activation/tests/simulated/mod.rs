@@ -64,7 +64,11 @@ pub struct SimulatedHost {
     agent_died: bool,
     /// How many processes there were.
     processes: u32,
-    /// Since when there is none that has the state.
+    /// When the process began that has the state.
+    began: BootTime,
+    /// When the last one ended, in this boot.
+    died_at: Option<BootTime>,
+    /// When the last one ended that had lived for some looks.
     gone_since: Option<BootTime>,
     looks_at: BootTime,
     watch: Option<AgentWatch>,
@@ -105,6 +109,8 @@ impl SimulatedHost {
             agent_starts_at: Some(BootTime::BOOT),
             agent_died: false,
             processes: 0,
+            began: BootTime::BOOT,
+            died_at: None,
             gone_since: None,
             looks_at: BootTime::BOOT,
             watch: None,
@@ -154,6 +160,10 @@ impl SimulatedHost {
                 5 | 6 => self.order(),
                 7 => self.tell(ActivationInput::Halted),
                 10 => self.tell(ActivationInput::LiftQuarantine),
+                11 => {
+                    let bytes = 50 * (self.chance.below(8) + 1);
+                    self.tell(|generation| ActivationInput::Measured { generation, bytes });
+                }
                 8 => self.tell(ActivationInput::RolloutEnded),
                 9 => {
                     let early =
@@ -252,7 +262,7 @@ impl SimulatedHost {
     fn begin(&mut self, process: ActivationProcess) {
         self.agent_starts_at = None;
         self.processes += 1;
-        let gone_since = self.gone_since.take();
+        self.began = self.now;
         let runs = match self.active {
             Active::On(id) => Some(id),
             Active::Between => None,
@@ -261,9 +271,9 @@ impl SimulatedHost {
             Activation::start(self.durable.clone(), LIMITS, FoundHost { process, runs }, &self.moment());
         let number = self.processes;
         if process == ActivationProcess::WatchdogAlone && effects.iter().any(looks::is_of_gone_agent) {
-            let gone = gone_since.map_or(Duration::ZERO, |since| self.now.since(since));
+            let gone = self.gone_since.map_or(Duration::ZERO, |since| self.now.since(since));
             let ends = matches!(self.running(), Nature::AgentDies | Nature::AgentNeverStarts);
-            assert!(ends || gone >= AGENT_PATIENCE, "taken for gone after {gone:?}");
+            assert!(ends || gone + looks::LOOK_EVERY >= AGENT_PATIENCE, "taken for gone after {gone:?}");
         }
         let (is_watchdog, pending) = (process.is_watchdog(), Vec::new());
         self.process = Some(Process { activation, is_watchdog, number, pending, probes: None });
@@ -284,7 +294,10 @@ impl SimulatedHost {
 
     fn end_process(&mut self, died: bool) {
         if self.process.take().is_some() {
-            self.gone_since = Some(self.now);
+            self.died_at = Some(self.now);
+            if self.gone_since.is_none() || self.now.since(self.began) > 3 * looks::LOOK_EVERY {
+                self.gone_since = self.died_at;
+            }
         }
         self.agent_died = died;
         // A package that is unpacked, a system that starts what it stopped.
@@ -300,7 +313,8 @@ impl SimulatedHost {
 
     /// The power is cut, or the host goes down.
     pub fn reboot(&mut self) {
-        (self.process, self.armed, self.agent_died, self.gone_since) = (None, None, false, None);
+        (self.process, self.armed, self.agent_died) = (None, None, false);
+        (self.died_at, self.gone_since) = (None, None);
         self.boot += 1;
         self.now = BootTime::after_boot(SECOND);
         self.looks_at = self.now;
