@@ -84,7 +84,10 @@ impl fmt::Display for ReturnCause {
             }
             ReturnCause::AgentDied { how: AgentDeath::Gone } => {
                 let minutes = AGENT_PATIENCE.as_secs() / 60;
-                write!(f, "the agent ended in the middle of the switch, and none went on with it for {minutes} minutes")
+                write!(
+                    f,
+                    "the agent ended in the middle of the switch, and none went on with it for {minutes} minutes"
+                )
             }
             ReturnCause::Rebooted => write!(f, "the host went down before it was confirmed"),
             ReturnCause::FoundElsewhere => write!(f, "the host was found on something else"),

@@ -7,8 +7,8 @@ mod simulated;
 
 use activation::{
     AGENT_LOOKS, AGENT_PATIENCE, Activation, ActivationEffect, ActivationInput, ActivationOrder,
-    ActivationProcess, ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, AgentWatch, BootMoment,
-    BootTime, FoundHost, GenerationLimits, ReturnCause, StateHolder,
+    ActivationProcess, ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, AgentWatch,
+    BootMoment, BootTime, FoundHost, GenerationLimits, ReturnCause, StateHolder,
 };
 use simulated::{SECOND, boot_id, generation, probes};
 use std::time::Duration;
@@ -26,10 +26,7 @@ fn armed(at: BootTime) -> ActivationRecord {
     let found = FoundHost { process: ActivationProcess::Agent, runs: None };
     let (mut host, _) = Activation::start(record, GenerationLimits::default(), found, &moment(at));
     let (target, terms) = (generation(1), ActivationTerms::default());
-    host.handle(
-        ActivationInput::Activate(Box::new(ActivationOrder { target, terms, probes: probes() })),
-        at,
-    );
+    host.handle(ActivationInput::Activate(Box::new(ActivationOrder { target, terms, probes: probes() })), at);
     host.record().clone()
 }
 
@@ -59,9 +56,17 @@ fn only_where_nobody_goes_on_with_it() {
         ("an agent that lives", &|_| AGENT, None),
         ("one that did not say its number", &|_| StateHolder::Unnamed, None),
         ("none from the beginning", &|_| StateHolder::Nobody, Some(315)),
-        ("one that ends after a minute", &|look| if look <= 4 { AGENT } else { StateHolder::Nobody }, Some(360)),
+        (
+            "one that ends after a minute",
+            &|look| if look <= 4 { AGENT } else { StateHolder::Nobody },
+            Some(360),
+        ),
         ("one that is another one at each look", &StateHolder::Process, Some(315)),
-        ("one that is there at every other look", &|look| if look % 2 == 0 { AGENT } else { StateHolder::Nobody }, Some(315)),
+        (
+            "one that is there at every other look",
+            &|look| if look % 2 == 0 { AGENT } else { StateHolder::Nobody },
+            Some(315),
+        ),
         (
             "one that a package restarts after four minutes",
             &|look| match look {

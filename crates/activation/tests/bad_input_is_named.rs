@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess,
-    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AgentDeath, BootId, BootMoment, BootTime,
-    CheckTermsError, ContactRule, DeclareProbesError, FoundHost, GenerationLimits, HealthProbe,
+    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AgentDeath, BootId, BootMoment,
+    BootTime, CheckTermsError, ContactRule, DeclareProbesError, FoundHost, GenerationLimits, HealthProbe,
     HealthProbeMode, HealthProbeOutcome, HealthProbeResult, MAX_PROBES, MAX_QUARANTINED, ProbeTopology,
     ReturnCause, SwitchEnd,
 };
@@ -223,7 +223,10 @@ fn a_generation_in_which_the_agent_died_three_times_stays_in_quarantine() {
     host.handle(ActivationInput::Returned, at(120));
     assert_eq!(host.record().confirmed, generation(0));
     let refused = refusal(host.handle(activate(1, ActivationTerms::default()), at(130)));
-    assert_eq!(refused, ActivationRefusal::Quarantined { cause: ReturnCause::AgentDied { how: AgentDeath::Counted } });
+    assert_eq!(
+        refused,
+        ActivationRefusal::Quarantined { cause: ReturnCause::AgentDied { how: AgentDeath::Counted } }
+    );
     host.handle(ActivationInput::LiftQuarantine(id(1)), at(131));
     host.handle(activate(1, ActivationTerms::default()), at(132));
     assert!(matches!(host.record().under_way, ActivationStage::Armed(_)));

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use activation::{
-    ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootTime, Generation, GenerationId, GenerationReturn,
-    HealthProbe, HealthProbeKind, HealthProbeMode, MetricBound, Probation, ProbeTopology, ReturnCause, Trial,
+    ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootTime, Generation, GenerationId,
+    GenerationReturn, HealthProbe, HealthProbeKind, HealthProbeMode, MetricBound, Probation, ProbeTopology,
+    ReturnCause, Trial,
 };
 use model::Digest;
 use serde_json::{Value, json};

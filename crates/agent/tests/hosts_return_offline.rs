@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use activation::{
-    ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootTime, Generation, GenerationId, ProbeTopology,
-    ReturnCause, Trial,
+    ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootTime, Generation, GenerationId,
+    ProbeTopology, ReturnCause, Trial,
 };
 use agent::generations::return_verb::{ReturnLook, look_at};
 use agent::generations::{

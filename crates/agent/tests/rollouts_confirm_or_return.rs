@@ -205,9 +205,11 @@ async fn a_release_is_measured_once_it_is_switched_to() {
     unpacked("/opt/.app.generations/t", serde_json::json!({"archive": "x", "app": tree}));
     begins(&victim, &in_waves("six\n", "true")).await;
     until("it is measured", async || match record_file(&victim).peek().unwrap() {
-        PeekedFile::Value(record) => {
-            record.kept.last().is_some_and(|kept| (77_000_001..78_000_000).contains(&kept.bytes)).then_some(())
-        }
+        PeekedFile::Value(record) => record
+            .kept
+            .last()
+            .is_some_and(|kept| (77_000_001..78_000_000).contains(&kept.bytes))
+            .then_some(()),
         PeekedFile::Absent | PeekedFile::Damaged => None,
     })
     .await;

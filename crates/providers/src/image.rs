@@ -46,7 +46,9 @@ impl StateProvider for ImageSpec {
         for name in trees(kinds, self)? {
             let is_wanted = Some(&name) == in_use.as_ref()
                 || (name == self.tree_name() && self.tree.ensure == Ensure::Present)
-                || (may_stay && known.contains(&name) && image::is_whole(unpacked(kinds, self, &name)?.as_ref()));
+                || (may_stay
+                    && known.contains(&name)
+                    && image::is_whole(unpacked(kinds, self, &name)?.as_ref()));
             if !is_wanted {
                 rest.push(name);
             }

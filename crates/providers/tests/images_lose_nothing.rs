@@ -145,7 +145,8 @@ impl ImageHost {
 
     fn absent(&self) -> Spec {
         let attributes: BTreeMap<String, Value> = serde_json::from_value(json!({"state": "absent"})).unwrap();
-        bind("image", "/opt/app", &attributes, &BindContext { files: &BTreeMap::new(), rendered: None }).unwrap()
+        bind("image", "/opt/app", &attributes, &BindContext { files: &BTreeMap::new(), rendered: None })
+            .unwrap()
     }
 
     fn step(&self, step: &str) -> Spec {
@@ -306,11 +307,15 @@ fn whatever_moment_of_a_return_it_was_killed_at() {
 
 #[test]
 fn whatever_moment_of_its_first_switch_or_its_removal_it_was_killed_at() {
-    at_every_point("one", |_| {}, |host, when| {
-        host.in_use(when);
-        host.apply(&host.absent()).unwrap_or_else(|why| panic!("{when}: {why}"));
-        assert_eq!((host.in_use(when), host.opt(".app.generations").exists()), (None, false), "{when}");
-    });
+    at_every_point(
+        "one",
+        |_| {},
+        |host, when| {
+            host.in_use(when);
+            host.apply(&host.absent()).unwrap_or_else(|why| panic!("{when}: {why}"));
+            assert_eq!((host.in_use(when), host.opt(".app.generations").exists()), (None, false), "{when}");
+        },
+    );
     at_every_point("remove", on_two, |host, when| {
         host.in_use(when);
         host.apply(&host.absent()).unwrap_or_else(|why| panic!("{when}: {why}"));
@@ -328,7 +333,10 @@ fn whatever_could_not_be_written_down() {
         let applied = failing.apply(&failing.image("two"));
         let when = format!("full at point {point}: {applied:?}");
         let in_use = failing.in_use(&when);
-        assert!(in_use.as_deref() == Some("two") || (in_use.as_deref() == Some("one") && applied.is_err()), "{when}");
+        assert!(
+            in_use.as_deref() == Some("two") || (in_use.as_deref() == Some("one") && applied.is_err()),
+            "{when}"
+        );
         let host = ImageHost::at(dir.path(), At::Never);
         host.goes_back_to_one(&when);
         if failing.points.load(Ordering::SeqCst) <= point {
@@ -388,7 +396,9 @@ fn with_only(disk: &SmallDisk, pages: Option<u64>, files: Option<u64>, tried: im
 fn whichever_page_or_file_of_the_disk_was_the_last() {
     for (what, most) in [("pages", 40), ("files", 40)] {
         let dir = tempfile::tempdir().unwrap();
-        let Some(disk) = SmallDisk::mount(&dir.path().join("root/opt"), "size=512k,nr_inodes=80") else { return };
+        let Some(disk) = SmallDisk::mount(&dir.path().join("root/opt"), "size=512k,nr_inodes=80") else {
+            return;
+        };
         let host = ImageHost::at(dir.path(), At::Never);
         on_one(&host);
         let before = disk.free();
@@ -404,7 +414,11 @@ fn whichever_page_or_file_of_the_disk_was_the_last() {
                 let in_use = host.in_use(&when);
                 assert_eq!((in_use.as_deref(), host.trees()), (Some(expected.0), expected.1), "{when}");
             });
-            assert!(fits || disk.free() == before, "{left} {what}: what was made in vain stays: {:?}", disk.free());
+            assert!(
+                fits || disk.free() == before,
+                "{left} {what}: what was made in vain stays: {:?}",
+                disk.free()
+            );
             fits
         });
         println!("{what}: it needs {needed:?}");

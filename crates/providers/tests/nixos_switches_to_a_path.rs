@@ -556,8 +556,7 @@ fn an_agent_that_a_switch_restarted_learns_how_it_ended() {
     nix.apply_within(&wanted, LONG).unwrap();
     let failed = |number: u8| {
         let system = path(number);
-        let shown =
-            format!("ActiveState=failed\nResult=exit-code\nExecMainStatus=4\nDescription={system}\n");
+        let shown = format!("ActiveState=failed\nResult=exit-code\nExecMainStatus=4\nDescription={system}\n");
         fs::write(nix.bin.join("failed"), shown).unwrap();
     };
     // All is where it leads to, and yet the switch failed: that is said once.

@@ -201,7 +201,9 @@ fn a_wave_that_only_nodes_of_patterns_will_be_in_is_not_empty() {
     let planned = fleet(staged).rollouts(NOW, []).unwrap();
     assert_eq!(
         planned[0].warnings,
-        ["rollouts.yaml:6: channel stable: nobody is in wave `spare`: its rule takes no node that no earlier wave took"]
+        [
+            "rollouts.yaml:6: channel stable: nobody is in wave `spare`: its rule takes no node that no earlier wave took"
+        ]
     );
 }
 

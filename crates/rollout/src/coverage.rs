@@ -117,15 +117,17 @@ impl Coverage {
     pub fn mistakes(&self, rules: &RolloutRules) -> Vec<CoverageMistake> {
         let terms = rules.terms();
         let may_fill = |mask: u32, index: usize| bits(mask).any(|bit| bit == index);
-        let is_empty = |wave: usize| {
-            self.in_wave(wave) == 0 && !self.possible.waves.get(wave).copied().unwrap_or(false)
-        };
+        let is_empty =
+            |wave: usize| self.in_wave(wave) == 0 && !self.possible.waves.get(wave).copied().unwrap_or(false);
         let empty_waves = terms.waves.iter().enumerate().filter(|(index, _)| is_empty(*index));
         let mut found: Vec<CoverageMistake> =
             empty_waves.map(|(_, wave)| CoverageMistake::EmptyWave(wave.name.clone())).collect();
-        let empty_budgets = terms.budgets.iter().zip(&self.budgets).enumerate().filter(|(index, (_, count))| {
-            **count == 0 && !may_fill(self.possible.budgets, *index)
-        });
+        let empty_budgets = terms
+            .budgets
+            .iter()
+            .zip(&self.budgets)
+            .enumerate()
+            .filter(|(index, (_, count))| **count == 0 && !may_fill(self.possible.budgets, *index));
         found.extend(
             empty_budgets.map(|(_, (budget, _))| CoverageMistake::EmptyBudget(budget.of.as_str().to_owned())),
         );

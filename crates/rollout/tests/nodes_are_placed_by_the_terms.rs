@@ -154,7 +154,8 @@ fn what_nodes_of_patterns_may_fill_is_not_empty() {
     possible.add(&rules.may_place(&Pattern::parse("web-*").unwrap(), &declared(&[("tier", "web")])));
     let found = Coverage::of(&rules, []).expecting(&possible).mistakes(&rules);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-    let nobody = |wave: &str| format!("nobody is in wave `{wave}`: its rule takes no node that no earlier wave took");
+    let nobody =
+        |wave: &str| format!("nobody is in wave `{wave}`: its rule takes no node that no earlier wave took");
     assert_eq!(
         found,
         [

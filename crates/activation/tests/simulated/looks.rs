@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use activation::{
-    AGENT_PATIENCE, ActivationEffect, ActivationFact, ActivationProcess, ActivationStage, AgentDeath, AgentWatch,
-    BootMoment, BootTime, ReturnCause, StateHolder,
+    AGENT_PATIENCE, ActivationEffect, ActivationFact, ActivationProcess, ActivationStage, AgentDeath,
+    AgentWatch, BootMoment, BootTime, ReturnCause, StateHolder,
 };
 
 use super::{LONGEST_WHILE, SECOND, SimulatedHost, boot_id};

@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use activation::{
-    ActivationEffect, ActivationFact, ActivationInput, ActivationStage, Generation, SwitchEnd,
-};
+use activation::{ActivationEffect, ActivationFact, ActivationInput, ActivationStage, Generation, SwitchEnd};
 use host::Host;
 use node::{Adoption, HeldSettings, NodeInput, ReturnedRelease, TrialStage};
 

@@ -169,7 +169,9 @@ fn look_as(
     for (due, way) in [(trial, WayBack::Trial), (guard, WayBack::Guard)] {
         match due {
             ReturnDue::Now => return act(looker, options, files, way, ActivationProcess::Watchdog),
-            ReturnDue::Abandoned => return act(looker, options, files, way, ActivationProcess::WatchdogAlone),
+            ReturnDue::Abandoned => {
+                return act(looker, options, files, way, ActivationProcess::WatchdogAlone);
+            }
             // Whoever returned is gone, and has left the agent stopped: it is gone on with, without waiting for its deadline.
             ReturnDue::BeingDone if agent_look::holder(&options.state_dir())? == StateHolder::Nobody => {
                 return act(looker, options, files, way, ActivationProcess::Watchdog);

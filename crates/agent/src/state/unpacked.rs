@@ -86,7 +86,8 @@ impl UnpackedArchives {
             for (is_needed, _, path) in &mut known {
                 let file: StateFile<UnpackedRecord> = StateFile::new(&self.disk, path.clone(), super::MODE);
                 let found = file.peek().map_err(io::Error::other)?;
-                *is_needed = matches!(found, PeekedFile::Value(record) if is_needed_for_a_return(&record.path));
+                *is_needed =
+                    matches!(found, PeekedFile::Value(record) if is_needed_for_a_return(&record.path));
             }
             known.sort_compactly();
             for (.., path) in known.iter().take(known.len() + 1 - MAX_ARCHIVES) {
@@ -123,7 +124,8 @@ mod tests {
         assert_eq!(archives.bytes_of_trees_in_use()?, 0);
         let file = |size: u64| format!("sha256:{} {size} bytes 0644 root root", Digest::ZERO);
         let tree = |sizes: &[u64]| {
-            let files = sizes.iter().zip(0..).map(|(size, number): (_, u32)| (format!("f{number}"), file(*size)));
+            let files =
+                sizes.iter().zip(0..).map(|(size, number): (_, u32)| (format!("f{number}"), file(*size)));
             files.chain([("archive".to_owned(), "x".to_owned())]).collect::<Fields>()
         };
         archives.keep("/opt/.app.generations", Some(&image::ordered("new", &["old".to_owned()])))?;

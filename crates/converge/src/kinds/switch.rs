@@ -97,7 +97,8 @@ pub fn step(
     to: Option<&Fields>,
 ) -> Option<SwitchStep> {
     let to = to.and_then(|to| to.get(SWITCH_TEXT));
-    let is_before = |memory: &&SwitchMemory| to.is_some() && memory.before.as_ref() == to && Some(&memory.to) != to;
+    let is_before =
+        |memory: &&SwitchMemory| to.is_some() && memory.before.as_ref() == to && Some(&memory.to) != to;
     if let (Some(memory), Some(to)) = (memory.filter(is_before), to) {
         // The release that switched is taken back, by the one before it or by what made the change itself.
         let back_before = match spec.ensure {
@@ -255,7 +256,10 @@ mod tests {
         let mut host = Switched::default();
         host.to(&spec("1"), false);
         host.put_back_to_nothing("1");
-        assert_eq!((host.ran.as_slice(), &host.memory), (&["to 1".to_owned(), "from 1".to_owned()][..], &None));
+        assert_eq!(
+            (host.ran.as_slice(), &host.memory),
+            (&["to 1".to_owned(), "from 1".to_owned()][..], &None)
+        );
     }
 
     #[test]

@@ -16,7 +16,10 @@ impl Selector {
         let any = |terms: &[Term]| decide(terms.iter().map(one), SelectorMatch::Yes);
         let narrowed = self.narrow.iter().map(|narrow| match narrow {
             Narrow::Where(expression)
-                if expression.names().iter().any(|name| name.path.first().is_some_and(|root| root == "hostname")) =>
+                if expression
+                    .names()
+                    .iter()
+                    .any(|name| name.path.first().is_some_and(|root| root == "hostname")) =>
             {
                 SelectorMatch::Unknown("its hostname is not known".to_owned())
             }

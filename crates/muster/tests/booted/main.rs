@@ -20,3 +20,4 @@ mod hosts_return_by_themselves;
 mod packages_go_up_and_down;
 mod purge_leaves_nothing;
 mod services_are_kept;
+mod trees_switch_whole;

@@ -83,7 +83,8 @@ pub(super) fn fetch(kinds: &Kinds, spec: &NixosSpec, deadline: Instant) -> Resul
     std::fs::create_dir_all(&staging).map_err(failed)?;
     let sources = sources(kinds, spec)?;
     let given_up = AtomicBool::new(false);
-    let fetch = ClosureFetch { kinds, spec, deadline, staging: &staging, sources: &sources, given_up: &given_up };
+    let fetch =
+        ClosureFetch { kinds, spec, deadline, staging: &staging, sources: &sources, given_up: &given_up };
     fetch.import_all(fetch.walk()?)?;
     // All is in the store: what lies here is of what was given up.
     std::fs::remove_dir_all(&staging).map_err(failed)?;
