@@ -65,6 +65,7 @@
 
 mod boot;
 mod generation;
+pub mod guarded;
 mod io;
 mod machine;
 mod probe_results;

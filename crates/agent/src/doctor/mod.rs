@@ -144,6 +144,7 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     }
     let view = daemon.ok().and_then(|view| view.daemon);
     findings.extend(view.as_ref().and_then(|view| view.watch.as_ref()).into_iter().flat_map(host::watched));
+    findings.extend(view.iter().flat_map(|daemon| host::guarded(&daemon.guard)));
     let contact = view.map(|daemon| daemon.contact);
     findings.extend(contact.and_then(|contact| contact.clock_ahead_ms).map(clock::compared));
     let proxy = membership.as_ref().and_then(|membership| membership.proxy.as_deref());

@@ -1,5 +1,6 @@
 //! [`GuardedChanges`]: what a guarded run changed, durably before each change, so that whoever comes can undo it.
 
+use activation::GenerationId;
 use catalog::module::CommandLine;
 use converge::{ResourceId, Undo};
 use model::Digest;
@@ -41,6 +42,11 @@ pub struct GuardedChanges {
 }
 
 impl GuardedChanges {
+    /// None yet.
+    pub(super) fn none(target: GenerationId) -> GuardedChanges {
+        GuardedChanges { target: target.0, seq: 0, changes: Vec::new() }
+    }
+
     /// Adds a change. The state before the run stays the one that is put back, however often a resource is tried.
     pub(super) fn add(&mut self, mut change: GuardedChange) -> Result<(), String> {
         if self.changes.len() >= MAX_GUARDED {
