@@ -247,10 +247,17 @@ fn what_no_contact_followed_in_time_is_tried_again_after_one() {
     let waiting = guard.view().waiting.unwrap();
     assert_eq!(waiting.resources.len(), 1, "{waiting:?}");
     assert!(waiting.text.contains("unless the control plane is reached within"), "{waiting:?}");
+    let line = "GUARDED        all/file:/etc/nftables.conf of release 2: is undone unless";
+    assert!(guard.view().to_string().starts_with(line), "{}", guard.view());
     drop(guard);
+    // Also where no daemon answers.
+    let doctor = agent::doctor::diagnose(&host.options()).to_string();
+    assert!(doctor.contains("warn  guard            all/file:/etc/nftables.conf of release 2"), "{doctor}");
     assert!(matches!(host.window_ends(), ReturnLook::Done { .. }));
     assert_eq!(host.read(RULES), "as found");
     assert_eq!(host.record().unwrap().quarantine.all()[0].cause, ReturnCause::NotConfirmed);
+    let doctor = agent::doctor::diagnose(&host.options()).to_string();
+    assert!(doctor.contains("what release 2 changed: this host undid just this change"), "{doctor}");
     // The control plane was not heard of since.
     let (report, guard) = host.run();
     let item = report.items.iter().find(|item| item.action == Action::Failed).unwrap();
@@ -301,21 +308,21 @@ fn what_cannot_be_undone_is_tried_again() {
 fn commands_run_again_only_where_they_go_by_files() {
     let dir = tempfile::tempdir().unwrap();
     let host = Host::new(dir.path());
-    let line = |name: &str| format!("echo {name} >> {}", host.path("ran").display());
+    let script = |name: &str, rest: &str| format!("echo {name} >> $MUSTER_ROOT/ran; : || {rest}");
     let mut all = module("all");
-    let alone = [("command", line("alone; : || ip link set eth0 down").into()), ("always", true.into())];
+    let alone = [("command", script("alone", "ip link set eth0 down").into()), ("always", true.into())];
     let mut rules = file("/etc/nftables.conf", "three");
     rules.notify = vec!["loads".to_owned(), "sets".to_owned()];
     all.resources = vec![resource("shell", "alone", &alone), rules];
     all.handlers = vec![
-        handler("loads", &line("loads; : || nft -f /etc/nftables.conf")),
-        handler("sets", &line("sets; : || iptables -P INPUT DROP")),
+        handler("loads", &script("loads", "nft -f /etc/nftables.conf")),
+        handler("sets", &script("sets", "iptables -P INPUT DROP")),
     ];
     adopt(&host.path("state"), 3, vec![all]);
     let (report, guard) = host.run();
     assert_eq!(report.counts.failed, 0, "{report:?}");
     drop(guard);
-    let ran = |name: &str| host.read("ran").lines().filter(|line| *line == name).count();
+    let ran = |name: &str| host.read("root/ran").lines().filter(|line| *line == name).count();
     assert_eq!((ran("alone"), ran("loads"), ran("sets")), (1, 1, 1));
     host.boots();
     assert_eq!(host.read(RULES), "as found");

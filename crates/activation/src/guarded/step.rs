@@ -87,7 +87,8 @@ pub enum GuardEffect {
     },
     /// A contact followed, or none was asked for: the changes stay. [`GuardInput::Kept`] follows.
     Keep,
-    /// The changes were undone, for this cause; said when there is a network again.
+    /// The changes were undone, for this cause; said when there is a network again, and once more where the process ends
+    /// before the record says so.
     TellUndone(ReturnCause),
     /// These could not be undone, and are not tried any more; said when there is a network again.
     TellNotUndone(Vec<String>),
@@ -217,10 +218,10 @@ impl GuardedActivation {
     /// before anything else is.
     pub fn handle(&mut self, input: GuardInput, now: BootTime) -> Vec<GuardEffect> {
         let (target, own) = (self.target, self.own);
-        let mut first = None;
+        let mut first = Vec::new();
         let input = match input {
             GuardInput::RunEnded(end) if own && self.is_armed() => {
-                first = (self.agent && end == SwitchEnd::Done).then_some(GuardEffect::RestartAgent);
+                first.extend((self.agent && end == SwitchEnd::Done).then_some(GuardEffect::RestartAgent));
                 ActivationInput::Switched { target, end }
             }
             GuardInput::RunCutOff if !own => ActivationInput::Switched { target, end: SwitchEnd::Done },
@@ -234,7 +235,11 @@ impl GuardedActivation {
                 self.undo_tries = self.undo_tries.saturating_add(1);
                 match left.is_empty() || self.undo_tries >= MAX_UNDO_TRIES {
                     true => {
-                        first = (!left.is_empty()).then_some(GuardEffect::TellNotUndone(left));
+                        // Before the record is at its end: whoever comes after that knows of nothing to tell.
+                        first.extend((!left.is_empty()).then_some(GuardEffect::TellNotUndone(left)));
+                        if let ActivationStage::Returning(back) = &self.record().under_way {
+                            first.push(GuardEffect::TellUndone(back.cause.clone()));
+                        }
                         ActivationInput::Returned
                     }
                     false => ActivationInput::ReturnFailed { reason: left.join("; ") },
@@ -289,7 +294,6 @@ fn told(fact: ActivationFact) -> Option<GuardEffect> {
     Some(match fact {
         ActivationFact::Refused { refusal, .. } => GuardEffect::Refuse(refusal),
         ActivationFact::Confirmed { .. } => GuardEffect::Keep,
-        ActivationFact::Returned { cause, .. } => GuardEffect::TellUndone(cause),
         ActivationFact::TryFailed { reason, .. } => GuardEffect::Log(format!("no contact yet: {reason}")),
         ActivationFact::ReturnFailed { reason, .. } => {
             GuardEffect::Log(format!("a guarded change is not undone yet, and is tried again: {reason}"))

@@ -68,15 +68,15 @@ impl GuardedChanges {
         self.changes.iter().any(|change| change.agent)
     }
 
-    /// The resources, for people.
-    pub(super) fn names(&self) -> String {
-        let mut names: Vec<&str> = Vec::new();
+    /// The resources, each once.
+    pub(super) fn resources(&self) -> Vec<ResourceId> {
+        let mut resources: Vec<ResourceId> = Vec::new();
         for change in &self.changes {
-            if !names.contains(&change.resource.as_str()) {
-                names.push(change.resource.as_str());
+            if !resources.contains(&change.resource) {
+                resources.push(change.resource.clone());
             }
         }
-        names.join(", ")
+        resources
     }
 
     /// The contents that undoing them needs.

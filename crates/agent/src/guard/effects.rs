@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use activation::guarded::{GuardEffect, GuardInput, guarded_cause, held_back};
 use activation::ReturnCause;
+use converge::ResourceId;
 use model::log::FactBody;
 
 use super::{LiveGuard, RunGuard, locked, undo};
@@ -87,7 +88,9 @@ impl RunGuard {
             Some(held.until_text(now.at))
         });
         let until = until.unwrap_or_else(|| "the next run tries once more".to_owned());
-        let (names, cause) = (guard.changes.names(), guarded_cause(cause));
+        let resources = guard.changes.resources();
+        let names: Vec<&str> = resources.iter().map(ResourceId::as_str).collect();
+        let (names, cause) = (names.join(", "), guarded_cause(cause));
         self.say(format!("{names}: undone, as {cause}; {until}"));
     }
 

@@ -2,14 +2,16 @@
 
 use std::fmt;
 
-use activation::guarded::{HeldBackChange, guarded_cause};
+use activation::guarded::{ContactHistory, HeldBackChange, guarded_cause, what_is_held};
 use activation::{ActivationRecord, ActivationStage, BootTime};
 use converge::ResourceId;
 use model::text::one_line;
 use serde::{Deserialize, Serialize};
+use spool::{Disk, PeekedFile, StateFile};
 
-use super::{RunGuard, locked};
-use crate::generations::boot_moment;
+use super::{CHANGES_FILE, GuardedChanges, MODE, RunGuard, locked};
+use crate::generations::{GenerationFiles, boot_moment};
+use crate::machine::MachineOptions;
 
 /// How guarded runs stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +53,28 @@ impl GuardView {
         *self == GuardView::default()
     }
 
+    /// As the state directory has it, for a host whose agent gives no answer. Which resources are held back is not there.
+    pub(crate) fn on_disk(options: &MachineOptions) -> GuardView {
+        let (state, disk) = (options.state_dir(), Disk::new());
+        let record = GenerationFiles::of(options, &disk).guards().peek();
+        let (Ok(PeekedFile::Value(record)), Ok(now)) = (record, boot_moment()) else {
+            return GuardView::default();
+        };
+        let changes: StateFile<GuardedChanges> = StateFile::new(&disk, state.join(CHANGES_FILE), MODE);
+        let resources = match changes.peek() {
+            Ok(PeekedFile::Value(changes)) => changes.resources(),
+            Ok(PeekedFile::Absent | PeekedFile::Damaged) | Err(_) => Vec::new(),
+        };
+        let waiting = stands(&record, now.at)
+            .map(|(release, text)| WaitingGuardView { release, resources, text });
+        let held = what_is_held(&record.quarantine, &ContactHistory::default(), &now);
+        let held_back = held.last().map(|change| HeldBackView {
+            resources: Vec::new(),
+            text: format!("what release {} changed: {}", change.seq, held_text(change, now.at)),
+        });
+        GuardView { waiting, held_back }
+    }
+
     /// What is to be said of one resource.
     pub fn of(&self, resource: &ResourceId) -> Option<String> {
         let waiting = self.waiting.as_ref().filter(|waiting| waiting.resources.contains(resource));
@@ -64,7 +88,8 @@ impl fmt::Display for GuardView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(waiting) = &self.waiting {
             let resources = names(&waiting.resources);
-            writeln!(f, "GUARDED        {resources} of release {}: {}", waiting.release, one_line(&waiting.text))?;
+            let text = one_line(&waiting.text);
+            writeln!(f, "GUARDED        {resources} of release {}: {text}", waiting.release)?;
         }
         if let Some(held) = &self.held_back {
             writeln!(f, "HELD BACK      {}: {}", names(&held.resources), one_line(&held.text))?;
@@ -78,6 +103,9 @@ const MAX_NAMED: usize = 5;
 
 /// Resources, for people.
 pub(crate) fn names(resources: &[ResourceId]) -> String {
+    if resources.is_empty() {
+        return "what is guarded".to_owned();
+    }
     let named: Vec<&str> = resources.iter().take(MAX_NAMED).map(ResourceId::as_str).collect();
     match resources.len().saturating_sub(MAX_NAMED) {
         0 => named.join(", "),
@@ -91,13 +119,7 @@ impl RunGuard {
         let Ok(now) = boot_moment() else { return GuardView::default() };
         let waiting = self.live().as_ref().and_then(|guard| {
             let (release, text) = stands(guard.guard.record(), now.at)?;
-            let mut resources: Vec<ResourceId> = Vec::new();
-            for change in &guard.changes.changes {
-                if !resources.contains(&change.resource) {
-                    resources.push(change.resource.clone());
-                }
-            }
-            Some(WaitingGuardView { release, resources, text })
+            Some(WaitingGuardView { release, resources: guard.changes.resources(), text })
         });
         let withheld = locked(&self.withheld);
         let held_back = (!withheld.resources.is_empty()).then(|| HeldBackView {
