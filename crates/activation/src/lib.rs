@@ -67,6 +67,7 @@
 mod agent_watch;
 mod boot;
 mod generation;
+pub mod guarded;
 mod io;
 mod machine;
 mod probe_results;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::boot::BootMoment;
 use crate::generation::{Generation, GenerationId};
 use crate::record::ReturnCause;
 
@@ -24,6 +25,16 @@ pub struct QuarantinedGeneration {
     pub cause: ReturnCause,
     /// How often it did.
     pub returns: u32,
+    /// When it did the last time; nothing where an earlier agent wrote it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<BootMoment>,
+    /// One more try is granted after so many returns: this many, and it may be tried.
+    #[serde(default, skip_serializing_if = "is_none_granted")]
+    pub granted_after: u32,
+}
+
+fn is_none_granted(granted_after: &u32) -> bool {
+    *granted_after == 0
 }
 
 /// The generations that this host returned from, the oldest first.
@@ -35,8 +46,16 @@ impl Quarantine {
     /// Why a generation is not activated, if so.
     pub fn of(&self, id: GenerationId) -> Option<&QuarantinedGeneration> {
         let known = self.0.iter().find(|known| known.id == id)?;
+        let is_granted = known.granted_after == known.returns;
         let may_be_tried = known.cause == ReturnCause::Rebooted && known.returns < REBOOTS_BEFORE_QUARANTINE;
-        (!may_be_tried).then_some(known)
+        (!may_be_tried && !is_granted).then_some(known)
+    }
+
+    /// One more try of a generation, which is counted: another return from it, and it is in quarantine again.
+    pub fn grant_try(&mut self, id: GenerationId) {
+        if let Some(known) = self.0.iter_mut().find(|known| known.id == id) {
+            known.granted_after = known.returns;
+        }
     }
 
     /// All that are remembered, those that may be tried once more included.
@@ -46,17 +65,20 @@ impl Quarantine {
 
     /// The host returned from a generation. An operator's halt, a release that followed and a disk without
     /// room blame nobody.
-    pub(crate) fn note(&mut self, generation: &Generation, cause: &ReturnCause) {
+    pub(crate) fn note(&mut self, generation: &Generation, cause: &ReturnCause, now: &BootMoment) {
         if matches!(cause, ReturnCause::Halted | ReturnCause::Superseded | ReturnCause::Unguarded { .. }) {
             return;
         }
         let before = self.0.iter().position(|known| known.id == generation.id).map(|at| self.0.remove(at));
-        let returns = before.map_or(0, |before| before.returns).saturating_add(1);
+        let (returns, granted_after) =
+            before.map_or((0, 0), |before| (before.returns, before.granted_after));
         if self.0.len() >= MAX_QUARANTINED {
             self.0.remove(0);
         }
         let Generation { id, seq, .. } = *generation;
-        self.0.push(QuarantinedGeneration { id, seq, cause: cause.clone(), returns });
+        let returned = Some(now.clone());
+        let returns = returns.saturating_add(1);
+        self.0.push(QuarantinedGeneration { id, seq, cause: cause.clone(), returns, returned, granted_after });
     }
 
     /// A generation may be activated again; whether it was remembered.

@@ -170,6 +170,16 @@ fn what_was_returned_from_is_written_and_read_as_before() {
     let record: ActivationRecord = serde_json::from_str(&form.to_string()).unwrap();
     assert!(record.quarantine.of(generation(2).id).is_some());
     assert_eq!(serde_json::to_value(&record).unwrap(), form);
+    // When it was, and that one more try was granted, which an earlier agent neither writes nor reads.
+    let mut form = form;
+    form["quarantine"][0]["returned"] = json!({"boot": "0c7d", "at": 734_000});
+    form["quarantine"][0]["grantedAfter"] = json!(1);
+    let record: ActivationRecord = serde_json::from_str(&form.to_string()).unwrap();
+    assert!(record.quarantine.of(generation(2).id).is_some(), "it returned again since");
+    assert_eq!(serde_json::to_value(&record).unwrap(), form);
+    form["quarantine"][0]["grantedAfter"] = json!(2);
+    let record: ActivationRecord = serde_json::from_str(&form.to_string()).unwrap();
+    assert!(record.quarantine.of(generation(2).id).is_none());
 }
 
 #[test]

@@ -5,8 +5,10 @@
 
 use std::path::Path;
 
+use activation::guarded::ContactAnswer;
 use net::client::ClientError;
 use spool::SpoolError;
+use trust::token::TlsTermination;
 use wire::Code;
 
 use crate::local::messages::{ContactProblem, ContactView};
@@ -23,11 +25,28 @@ pub struct ContactFailure {
     pub problem: ContactProblem,
     /// What failed, for people.
     pub text: String,
+    /// Whether the way to the control plane is there all the same (CNV-11).
+    pub answer: ContactAnswer,
+}
+
+/// What a call that did not get what it asked for says of the way to the control plane. Where TLS ends there, nobody else can
+/// have answered.
+pub fn answer_of_error(error: &CallError, tls: TlsTermination) -> ContactAnswer {
+    match (error, tls) {
+        (CallError::Refused(_) | CallError::Answer(_), TlsTermination::ControlPlane) => {
+            ContactAnswer::Answered
+        }
+        (CallError::Refused(problem), TlsTermination::Proxy) => ContactAnswer::ThroughProxy(problem.status),
+        (CallError::Answer(_), TlsTermination::Proxy)
+        | (CallError::ClockOff { .. } | CallError::Reach(_) | CallError::Request(_), _) => {
+            ContactAnswer::None
+        }
+    }
 }
 
 impl ContactFailure {
     /// What an error of a call comes to. `ended`: the certificate with which sessions are opened has ended.
-    pub fn of(error: &CallError, ended: bool) -> ContactFailure {
+    pub fn of(error: &CallError, ended: bool, tls: TlsTermination) -> ContactFailure {
         let problem = match error {
             // TLS says so in an alert, which is lost when the connection closes before it is read.
             CallError::Reach(
@@ -51,7 +70,7 @@ impl ContactFailure {
             }
             _ => chain(error),
         };
-        ContactFailure { problem, text }
+        ContactFailure { problem, text, answer: answer_of_error(error, tls) }
     }
 }
 
@@ -73,5 +92,31 @@ impl ContactView {
     fn without_what_an_answer_says(&self) -> ContactView {
         let ContactView { answered, failed, problem, reason, renewal_failure, .. } = self.clone();
         ContactView { answered, failed, problem, reason, renewal_failure, ..ContactView::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{BodyError, Problem};
+
+    use super::*;
+
+    /// CNV-11: what is a contact, and what a proxy may have written in the control plane's place.
+    #[test]
+    fn an_answer_is_a_contact_where_nobody_else_can_have_given_it() {
+        let refused = |code| CallError::Refused(Box::new(Problem::from(code)));
+        let unread = || CallError::Answer(BodyError::Json("no object".to_owned()));
+        let table = [
+            (refused(Code::NotFound), true, true),
+            (refused(Code::Revoked), true, true),
+            (refused(Code::Busy), true, false),
+            (unread(), true, false),
+            (CallError::ClockOff { offset_secs: 9999 }, false, false),
+        ];
+        for (error, direct, proxied) in table {
+            let is_contact = |tls| answer_of_error(&error, tls).is_contact();
+            let found = (is_contact(TlsTermination::ControlPlane), is_contact(TlsTermination::Proxy));
+            assert_eq!(found, (direct, proxied), "{error:?}");
+        }
     }
 }

@@ -210,6 +210,7 @@ impl Daemon {
     }
 
     fn hear(&mut self, event: DaemonEvent) {
+        self.follow_guard();
         match event {
             DaemonEvent::Input(input) => {
                 let run_ended = matches!(input, NodeInput::Ran(_) | NodeInput::RunFailed(_));
@@ -256,6 +257,8 @@ impl Daemon {
             DaemonEvent::Acknowledged { delivery, more } => self.acknowledged(delivery, more),
             DaemonEvent::StateLost(lost) => self.state_lost(lost),
             DaemonEvent::AgentPutBack => self.restart_when_idle(),
+            // It is followed with whatever is heard.
+            DaemonEvent::GuardChanged => {}
             DaemonEvent::IdentityCopied(copied) => {
                 self.local.set(|state| state.contact.identity_copied = copied)
             }

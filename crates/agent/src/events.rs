@@ -75,6 +75,8 @@ pub enum DaemonEvent {
     StateLost(LostState),
     /// The agent's own program or its unit is another one now: it starts anew once nothing runs.
     AgentPutBack,
+    /// A guarded run begins to wait for a contact, or does so no more (CNV-11).
+    GuardChanged,
     /// What the control plane acknowledged is recorded, or could not be.
     Acknowledged {
         /// Of a delivery over a stream, not of a check-in.

@@ -275,7 +275,11 @@ impl CheckInClient {
             }
             Err(error) => {
                 let ended = self.member.certificate_has_ended(self.session.server_time());
-                DaemonEvent::NotAnswered(ContactFailure::of(&error, ended))
+                DaemonEvent::NotAnswered(ContactFailure::of(
+                    &error,
+                    ended,
+                    self.session.signer().tls_termination(),
+                ))
             }
         };
         self.daemon.send(event).await;

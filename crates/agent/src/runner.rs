@@ -30,7 +30,6 @@ use model::{Digest, RunReport, UnmadeRunCause};
 use node::{Adoption, ReadTraits, RunFailure, RunOrder};
 use providers::{Kinds, PROBE_TIMEOUT};
 
-pub use self::guarding::DEFAULT_CONTACT_WINDOW;
 use self::held_set::HeldSet;
 use self::job_worker::JobWorker;
 use crate::changes::ChangeLog;
@@ -216,7 +215,7 @@ impl Runner {
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
         let guarded = self.guard_of(bound, mode, taken_back).map(Arc::new);
-        let turn = guarded.as_ref().map(|guarded| guarded.guard.turn());
+        let turn = guarded.as_ref().map(|guarded| guarded.guard.turn(&order.scope));
         let (finished, outcomes) = self.carry_out(run, guarded.clone());
         if let Some(guarded) = &guarded {
             guarded.guard.run_ended(guarded, &finished.report);

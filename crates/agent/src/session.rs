@@ -178,6 +178,11 @@ impl Signer {
         Some(self.believed(time))
     }
 
+    /// Where TLS ends.
+    pub fn tls_termination(&self) -> TlsTermination {
+        self.tls_termination
+    }
+
     fn believed(&self, server_time: Timestamp) -> Result<i64, i64> {
         let offset = server_time.0.saturating_sub(now().0);
         let is_far = u128::from(offset.unsigned_abs()) > MAX_PROXIED_OFFSET.as_millis();

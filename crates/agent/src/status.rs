@@ -491,6 +491,7 @@ impl StatusText<'_> {
         if let Some(activation) = &daemon.activation {
             writeln!(f, "ROLLOUT        release {} {}", activation.release, one_line(&activation.text))?;
         }
+        write!(f, "{}", daemon.guard)?;
         if let Some(unadopted) = &daemon.unadopted {
             let since = when(unadopted.since, self.now);
             writeln!(f, "NOT ADOPTED    since {since}: {}", one_line(&unadopted.text()))?;

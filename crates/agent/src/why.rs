@@ -116,6 +116,12 @@ pub struct ResourceExplanation {
     /// Something else changes it again and again, as far as the daemon knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
+    /// What of the way to this host it touches: a contact follows each change of it (CNV-11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reaches: Option<String>,
+    /// How the guarded run stands that changed it, or why it is held back, as far as the daemon knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<String>,
     /// What happens when it leaves the release.
     pub on_remove: OnRemove,
     /// When Muster first changed it, and what was there before.
@@ -298,6 +304,8 @@ impl FoundResource<'_> {
             same_cause: None,
             last_run: None,
             contention: None,
+            reaches: converge::guarded::reach(resource).map(|reach| reach.to_string()),
+            guard: None,
             on_remove: resource.on_remove,
             ledger: None,
         }
@@ -336,6 +344,12 @@ impl fmt::Display for ResourceExplanation {
         }
         if let Some(contention) = &self.contention {
             writeln!(f, "CONTENDED      {}", contention.details(now()))?;
+        }
+        if let Some(reaches) = &self.reaches {
+            writeln!(f, "guarded        it touches {reaches}: undone where no contact follows a change of it")?;
+        }
+        if let Some(guard) = &self.guard {
+            writeln!(f, "GUARDED        {}", model::text::one_line(guard))?;
         }
         for (name, resources) in [
             ("depends on", &self.depends_on),

@@ -35,6 +35,7 @@ mod failed_joins_are_told;
 mod failed_tries_own_nothing;
 mod generations_are_whole_or_as_before;
 mod guarded_runs_are_undone;
+mod guarded_runs_survive_kills;
 mod hand_edits_are_put_right;
 mod hosts_return_offline;
 mod hosts_return_without_systemd;

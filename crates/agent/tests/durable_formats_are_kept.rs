@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use activation::ActivationRecord;
 use agent::generations::{GenerationFiles, InstalledAgent, ReturnUnits, ReturnWatchdog};
+use agent::guard::GuardedChanges;
 use agent::identity::{self, Membership};
 use agent::state::{Durable, StateDir};
 use catalog::module::CommandLine;
@@ -22,7 +23,7 @@ use node::{Adoption, LastRun};
 use providers::Blobs;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use spool::{Disk, FORMAT, PeekedFile};
+use spool::{Disk, FORMAT, PeekedFile, StateFile};
 use trust::token::KeySource;
 use trust::{SigningKey, Slots, TrustDocument};
 
@@ -134,6 +135,32 @@ fn unpacked() -> Vec<(&'static str, Fields)> {
     ]
 }
 
+/// Of runs that could cut the host off (CNV-11): one was undone twice, and another try was granted.
+fn guard_record() -> ActivationRecord {
+    let kept = json!({"id": Digest::of(b"3"), "seq": 6, "bytes": 0});
+    of(json!({
+        "confirmed": {"id": Digest::ZERO, "seq": 0, "bytes": 0},
+        "underWay": {"stage": "settled"},
+        "kept": [kept],
+        "quarantine": [{"id": Digest::of(b"2"), "seq": 8, "cause": "not-confirmed", "returns": 2,
+                        "returned": {"boot": "0c7d", "at": 734_000}, "grantedAfter": 1}],
+    }))
+}
+
+fn guarded_changes() -> GuardedChanges {
+    let digest = Digest::of(CONTENT);
+    let file = json!({"type": "file", "digest": digest, "size": 13, "mode": 0o644, "uid": 0, "gid": 0});
+    of(json!({"target": digest, "seq": 8, "changes": [
+        {"resource": "net/file:/etc/nftables.conf", "undo": {"path": "/etc/nftables.conf", "prior": file, "kept": true}},
+        {"resource": "net/exec:loads", "then": {"argv": ["nft", "-f", "/etc/nftables.conf"]}},
+        {"resource": "net/package:muster-agent", "agent": true},
+    ]}))
+}
+
+fn changes_file(directory: &Path) -> StateFile<GuardedChanges> {
+    StateFile::new(&Disk::new(), directory.join("guarded-changes.json"), 0o600)
+}
+
 fn write_all(directory: &Path) {
     let kept = kept();
     std::fs::write(directory.join(identity::KEY_FILE), key().to_file().as_bytes()).unwrap();
@@ -152,6 +179,8 @@ fn write_all(directory: &Path) {
     for (path, unpacked) in unpacked() {
         durable.keep_unpacked(path, Some(&unpacked)).unwrap();
     }
+    files.guards().persist(&guard_record()).unwrap();
+    changes_file(directory).store(&guarded_changes()).unwrap();
     durable.keep_mode(Mode::Managed).unwrap();
     durable.keep_folder("/srv/manifests").unwrap();
     durable.open_actions(|_| {}).unwrap().put(kept.mark.0, kept.mark.1).unwrap();
@@ -182,6 +211,8 @@ fn read_all(directory: &Path) {
     if let PeekedFile::Value(record) = files.peek().unwrap() {
         assert_eq!(record, activation_record());
         assert_eq!(files.running().unwrap(), Some(record.confirmed.id));
+        assert_eq!(files.guards().peek().unwrap(), PeekedFile::Value(guard_record()));
+        assert_eq!(changes_file(directory).peek().unwrap(), PeekedFile::Value(guarded_changes()));
         assert_eq!(files.kept_adoption(record.confirmed.id).unwrap(), durable.adoption().unwrap());
     }
     for (path, unpacked) in unpacked() {

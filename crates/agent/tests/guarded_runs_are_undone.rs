@@ -1,5 +1,6 @@
 //! CNV-11: a run that changes what can cut its host off is followed by a contact, or exactly those changes are undone, with
-//! the agent gone and offline; the same change is held back then. Any other run arms nothing.
+//! the agent gone and offline; the same change is held back then, and tried again a few times after a contact. Any other
+//! run arms nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,7 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use activation::{ActivationRecord, ActivationStage};
+use activation::guarded::ContactAnswer;
+use activation::{ActivationProcess, ActivationRecord, ActivationStage, BootTime, ReturnCause};
 use agent::generations::return_verb::{ReturnLook, look_at};
 use agent::generations::{GenerationFiles, InstalledAgent, ReturnUnits, ReturnWatchdog};
 use agent::guard::RunGuard;
@@ -21,17 +23,22 @@ use model::log::FactBody;
 use model::{Action, RunReport};
 use node::RunOrder;
 use spool::{Disk, PeekedFile};
-use test_support::agent_state::{adopt, file, join, machine_options, module};
+use test_support::agent_state::{adopt, file, handler, join, machine_options, module, resource};
 
-const RULES: &str = "root/etc/nftables.conf";
+pub(crate) const RULES: &str = "root/etc/nftables.conf";
 
-struct Host {
-    dir: PathBuf,
+/// A host whose runs are guarded.
+pub(crate) struct Host {
+    pub(crate) dir: PathBuf,
 }
 
 impl Host {
+    pub(crate) fn at(dir: &Path) -> Host {
+        Host { dir: dir.to_owned() }
+    }
+
     /// A host with rules, and release 2 that changes them and something else.
-    fn new(dir: &Path) -> Host {
+    pub(crate) fn new(dir: &Path) -> Host {
         let host = Host { dir: dir.to_owned() };
         join(&host.path("state"), &host.path("root"), true);
         for (path, mode) in [("agent/muster-agent", 0o755), ("systemctl", 0o755)] {
@@ -47,25 +54,25 @@ impl Host {
         host
     }
 
-    fn declare(&self, seq: u64, text: &str) {
+    pub(crate) fn declare(&self, seq: u64, text: &str) {
         let mut all = module("all");
         all.resources = vec![file("/etc/motd", text), file("/etc/nftables.conf", text)];
         adopt(&self.path("state"), seq, vec![all]);
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.dir.join(path)
     }
 
-    fn read(&self, path: &str) -> String {
+    pub(crate) fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
-    fn options(&self) -> MachineOptions {
+    pub(crate) fn options(&self) -> MachineOptions {
         machine_options(&self.path("state"), &self.path("root"), true)
     }
 
-    fn files(&self, disk: &Disk) -> GenerationFiles {
+    pub(crate) fn files(&self, disk: &Disk) -> GenerationFiles {
         let units = self.path("units");
         let installed = InstalledAgent {
             program: self.path("agent/muster-agent"),
@@ -76,7 +83,7 @@ impl Host {
         GenerationFiles::with(&self.path("state"), disk, installed, watchdog)
     }
 
-    fn record(&self) -> Option<ActivationRecord> {
+    pub(crate) fn record(&self) -> Option<ActivationRecord> {
         match self.files(&Disk::new()).guards().peek().unwrap() {
             PeekedFile::Value(record) => Some(record),
             PeekedFile::Absent => None,
@@ -85,12 +92,23 @@ impl Host {
     }
 
     /// A guarded run of an agent; what it came to, and its guard.
-    fn run(&self) -> (RunReport, Arc<RunGuard>) {
-        let disk = Disk::new();
-        let machine =
-            Machine::open_at(&self.options(), &StateDir::at(&self.path("state"), disk.clone())).unwrap();
+    pub(crate) fn run(&self) -> (RunReport, Arc<RunGuard>) {
+        self.run_after(&Disk::new(), |_| {})
+    }
+
+    /// The guard of an agent that begins, with its machine.
+    pub(crate) fn guard(&self, disk: &Disk) -> (Machine, Storage, Arc<RunGuard>) {
+        let state = StateDir::at(&self.path("state"), disk.clone());
+        let machine = Machine::open_at(&self.options(), &state).unwrap();
         let storage = Storage::start(machine.durable.clone()).unwrap();
-        let guard = Arc::new(RunGuard::new(self.files(&disk), storage.clone(), machine.kinds.clone(), true));
+        let guard = RunGuard::new(self.files(disk), storage.clone(), machine.kinds.clone(), true);
+        (machine, storage, Arc::new(guard))
+    }
+
+    /// A guarded run through a disk, of an agent to which something happened before.
+    pub(crate) fn run_after(&self, disk: &Disk, before: impl Fn(&RunGuard)) -> (RunReport, Arc<RunGuard>) {
+        let (machine, storage, guard) = self.guard(disk);
+        before(&guard);
         let runner =
             Runner::new(machine.kinds.clone(), storage, "host.test".to_owned()).guarded(guard.clone());
         let held = machine.durable.adoption().unwrap().unwrap();
@@ -102,21 +120,45 @@ impl Host {
         (run.report, guard)
     }
 
-    /// The host goes down before a contact followed, and the watchdog looks.
-    fn boots(&self) -> ReturnLook {
+    /// What a daemon does of a guarded change that a contact follows, through a disk.
+    pub(crate) fn run_and_confirm(&self, disk: &Disk) {
+        let (_, guard) = self.run_after(disk, |_| {});
+        guard.tick();
+        guard.confirm_tried(Ok(()));
+    }
+
+    /// The window ends without a contact, and the watchdog looks.
+    pub(crate) fn window_ends(&self) -> ReturnLook {
         let files = self.files(&Disk::new());
         let mut record = self.record().unwrap();
-        match &mut record.under_way {
-            ActivationStage::Armed(trial) | ActivationStage::Confirming(trial) => {
-                trial.boot = "another-boot".parse().unwrap();
-            }
-            other => panic!("{other:?}"),
-        }
+        let ActivationStage::Confirming(trial) = &mut record.under_way else {
+            panic!("{:?}", record.under_way)
+        };
+        trial.deadline = BootTime::BOOT;
         files.guards().persist(&record).unwrap();
         look_at(&self.options(), &files).unwrap()
     }
 
-    fn told(&self) -> Vec<String> {
+    /// The host goes down before a contact followed.
+    pub(crate) fn goes_down(&self) {
+        let Some(mut record) = self.record() else { return };
+        let another = "another-boot".parse().unwrap();
+        match &mut record.under_way {
+            ActivationStage::Armed(trial) | ActivationStage::Confirming(trial) => trial.boot = another,
+            ActivationStage::Returning(back) => back.boot = another,
+            ActivationStage::Settled | ActivationStage::Probation(_) => return,
+            other @ ActivationStage::Deferred(_) => panic!("{other:?}"),
+        }
+        self.files(&Disk::new()).guards().persist(&record).unwrap();
+    }
+
+    /// The host goes down before a contact followed, and the watchdog looks.
+    pub(crate) fn boots(&self) -> ReturnLook {
+        self.goes_down();
+        look_at(&self.options(), &self.files(&Disk::new())).unwrap()
+    }
+
+    pub(crate) fn told(&self) -> Vec<String> {
         let machine = Machine::open(&self.options()).unwrap();
         let facts = machine.durable.facts(usize::MAX, usize::MAX).unwrap();
         let told = facts.into_iter().filter_map(|fact| match fact.body {
@@ -195,4 +237,94 @@ fn an_answer_disarms_and_the_next_run_arms_nothing() {
     let (report, guard) = host.run();
     assert_eq!((report.counts.changed, guard.is_up()), (1, false));
     assert_eq!(host.record(), None);
+}
+
+#[test]
+fn what_no_contact_followed_in_time_is_tried_again_after_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::new(dir.path());
+    let (_, guard) = host.run();
+    let waiting = guard.view().waiting.unwrap();
+    assert_eq!(waiting.resources.len(), 1, "{waiting:?}");
+    assert!(waiting.text.contains("unless the control plane is reached within"), "{waiting:?}");
+    let line = "GUARDED        all/file:/etc/nftables.conf of release 2: is undone unless";
+    assert!(guard.view().to_string().starts_with(line), "{}", guard.view());
+    drop(guard);
+    // Also where no daemon answers.
+    let doctor = agent::doctor::diagnose(&host.options()).to_string();
+    assert!(doctor.contains("warn  guard            all/file:/etc/nftables.conf of release 2"), "{doctor}");
+    assert!(matches!(host.window_ends(), ReturnLook::Done { .. }));
+    assert_eq!(host.read(RULES), "as found");
+    assert_eq!(host.record().unwrap().quarantine.all()[0].cause, ReturnCause::NotConfirmed);
+    let doctor = agent::doctor::diagnose(&host.options()).to_string();
+    assert!(doctor.contains("what release 2 changed: this host undid just this change"), "{doctor}");
+    // The control plane was not heard of since.
+    let (report, guard) = host.run();
+    let item = report.items.iter().find(|item| item.action == Action::Failed).unwrap();
+    assert!(item.reason.as_ref().unwrap().contains("once the control plane has answered"), "{item:?}");
+    let held = guard.view().held_back.unwrap();
+    assert_eq!(held.resources[0].as_str(), "all/file:/etc/nftables.conf");
+    assert!(held.text.contains("once the control plane has answered (1 of 3 tries were made)"), "{held:?}");
+    drop(guard);
+    // It was away, and is back.
+    let (report, guard) = host.run_after(&Disk::new(), |guard| guard.note_contact(ContactAnswer::Answered));
+    assert_eq!((report.counts.failed, guard.is_up()), (0, true), "{report:?}");
+    assert_eq!(host.read(RULES), "two");
+    drop(guard);
+    host.window_ends();
+    assert_eq!(host.read(RULES), "as found");
+    // The second time it is left alone for longer.
+    let (report, guard) = host.run_after(&Disk::new(), |guard| guard.note_contact(ContactAnswer::Answered));
+    let item = report.items.iter().find(|item| item.action == Action::Failed).unwrap();
+    assert!(item.reason.as_ref().unwrap().contains("min, after a contact (2 of 3"), "{item:?}");
+    assert!(!guard.is_up());
+}
+
+#[test]
+fn what_cannot_be_undone_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::new(dir.path());
+    drop(host.run());
+    std::fs::remove_file(host.path(RULES)).unwrap();
+    std::fs::create_dir_all(host.path(RULES).join("in-the-way")).unwrap();
+    let mut record = host.record().unwrap();
+    let ActivationStage::Confirming(trial) = &mut record.under_way else { panic!("not confirming") };
+    trial.deadline = BootTime::BOOT;
+    host.files(&Disk::new()).guards().persist(&record).unwrap();
+    let (_machine, _storage, guard) = host.guard(&Disk::new());
+    assert!(guard.resume(ActivationProcess::Agent).unwrap());
+    assert!(guard.tick(), "it is not over");
+    assert!(guard.view().waiting.unwrap().text.contains("is being undone"), "{:?}", guard.view());
+    drop((guard, _machine, _storage));
+    std::fs::remove_dir_all(host.path(RULES)).unwrap();
+    let (_machine, _storage, guard) = host.guard(&Disk::new());
+    assert!(!guard.resume(ActivationProcess::Agent).unwrap());
+    assert_eq!(host.read(RULES), "as found");
+}
+
+/// A command that cut the host off does not run again as its change is undone; one that makes the host go by a file that is
+/// put back does.
+#[test]
+fn commands_run_again_only_where_they_go_by_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::new(dir.path());
+    let script = |name: &str, rest: &str| format!("echo {name} >> $MUSTER_ROOT/ran; : || {rest}");
+    let mut all = module("all");
+    let alone = [("command", script("alone", "ip link set eth0 down").into()), ("always", true.into())];
+    let mut rules = file("/etc/nftables.conf", "three");
+    rules.notify = vec!["loads".to_owned(), "sets".to_owned()];
+    all.resources = vec![resource("shell", "alone", &alone), rules];
+    all.handlers = vec![
+        handler("loads", &script("loads", "nft -f /etc/nftables.conf")),
+        handler("sets", &script("sets", "iptables -P INPUT DROP")),
+    ];
+    adopt(&host.path("state"), 3, vec![all]);
+    let (report, guard) = host.run();
+    assert_eq!(report.counts.failed, 0, "{report:?}");
+    drop(guard);
+    let ran = |name: &str| host.read("root/ran").lines().filter(|line| *line == name).count();
+    assert_eq!((ran("alone"), ran("loads"), ran("sets")), (1, 1, 1));
+    host.boots();
+    assert_eq!(host.read(RULES), "as found");
+    assert_eq!((ran("alone"), ran("loads"), ran("sets")), (1, 2, 1));
 }

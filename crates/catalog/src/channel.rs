@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::Fields;
 use model::health_probe::ChannelProbe;
-use model::policy::{Policy, RebootPolicy};
+use model::policy::{GuardPolicy, Policy, RebootPolicy};
 use model::replication::{LinkSettings, TransportPolicy};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,9 @@ pub struct ChannelSettings {
     /// What says that a generation works, in a channel that has rollouts (ROL-7).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ChannelProbe>,
+    /// What follows a run that can cut its host off (CNV-11).
+    #[serde(default, skip_serializing_if = "GuardPolicy::is_default")]
+    pub guard: GuardPolicy,
 }
 
 /// How long a signature is fresh where a channel does not say so: two weeks, so that nodes of a fleet that publishes
@@ -75,6 +78,7 @@ impl ChannelSettings {
             trait_ttl_secs: BTreeMap::new(),
             reboot: None,
             probes: Vec::new(),
+            guard: GuardPolicy::default(),
         }
     }
 }
@@ -104,6 +108,11 @@ pub fn fields(policy: &Policy) -> Fields {
     }
     if let Some(reboot) = &policy.reboot {
         fields.insert("reboot".to_owned(), format!("in the window {}", reboot.name));
+    }
+    if !policy.guard.is_default() {
+        let GuardPolicy { window_secs, offline } = policy.guard;
+        let text = format!("window {}, offline {}", time(window_secs.into()), offline.as_str());
+        fields.insert("guard".to_owned(), text);
     }
     for ChannelProbe { of, probe } in &policy.probes {
         let nodes = of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();

@@ -2,12 +2,14 @@
 //!
 //! A run that would change one of them is guarded: it is followed by a contact, or undone. One table decides, over what
 //! a resource writes, the units that it runs and the packages that it installs. What a command does is not known: a
-//! command counts where its program is one that sets the network or the firewall.
+//! command counts by the programs that it starts ([`command_reach`]).
+
+mod command;
 
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::module::CommandLine;
+pub use self::command::{command_reach, loads_files};
 use crate::own_paths::normalized;
 use crate::types::{PathRole, Spec};
 
@@ -126,25 +128,6 @@ const PACKAGES: &[(&str, WayIn)] = &[
     ("openssh-server", WayIn::RemoteLogin),
     ("muster-agent", WayIn::Agent),
 ];
-/// Programs that set the network or the firewall.
-const PROGRAMS: &[(&str, WayIn)] = &[
-    ("ip", WayIn::Network),
-    ("ifup", WayIn::Network),
-    ("ifdown", WayIn::Network),
-    ("ifreload", WayIn::Network),
-    ("netplan", WayIn::Network),
-    ("networkctl", WayIn::Network),
-    ("nmcli", WayIn::Network),
-    ("nft", WayIn::Firewall),
-    ("iptables", WayIn::Firewall),
-    ("iptables-restore", WayIn::Firewall),
-    ("ip6tables", WayIn::Firewall),
-    ("ip6tables-restore", WayIn::Firewall),
-    ("ufw", WayIn::Firewall),
-    ("firewall-cmd", WayIn::Firewall),
-    ("resolvectl", WayIn::Resolver),
-];
-
 /// What of the way to the host a resource touches; nothing for one that cannot cut it off. sudo's rules are none: they
 /// concern who is there already.
 pub fn reach_of(spec: &Spec) -> Option<WayIn> {
@@ -159,10 +142,7 @@ pub fn reach_of(spec: &Spec) -> Option<WayIn> {
             let key: Cow<'_, str> = sysctl.key.replace('/', ".").into();
             key.starts_with("net.").then_some(WayIn::Network)
         }
-        Spec::Exec(exec) => match &exec.command {
-            CommandLine::Argv(argv) => argv.first().and_then(|program| program_reach(program)),
-            CommandLine::Shell(text) => text.split_whitespace().next().and_then(program_reach),
-        },
+        Spec::Exec(exec) => command_reach(&exec.command),
         spec => paths_reach(spec),
     }
 }
@@ -200,10 +180,6 @@ fn unit_reach(unit: &str) -> Option<WayIn> {
         false => stem == name,
     };
     UNITS.iter().find(|(name, _)| is(name)).map(|(_, reach)| *reach)
-}
-
-fn program_reach(program: &str) -> Option<WayIn> {
-    exact(PROGRAMS, program.rsplit('/').next().unwrap_or(program))
 }
 
 fn exact(table: &[(&str, WayIn)], name: &str) -> Option<WayIn> {
@@ -259,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_programs_are_known_by_their_whole_name() {
+    fn units_are_known_by_their_whole_name() {
         let units = [
             ("ssh.service", Some(WayIn::RemoteLogin)),
             ("sshd.service", Some(WayIn::RemoteLogin)),
@@ -272,15 +248,6 @@ mod tests {
         ];
         for (unit, reach) in units {
             assert_eq!(unit_reach(unit), reach, "{unit}");
-        }
-        let programs = [
-            ("/usr/sbin/nft", Some(WayIn::Firewall)),
-            ("ip", Some(WayIn::Network)),
-            ("/usr/bin/zip", None),
-            ("/usr/sbin/netplan", Some(WayIn::Network)),
-        ];
-        for (program, reach) in programs {
-            assert_eq!(program_reach(program), reach, "{program}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! is undone ([`undo_of`]) and what reads it again once it is undone ([`command_after`]).
 
 use catalog::module::CommandLine;
-use catalog::reach::{WayIn, path_reach, reach_of};
+use catalog::reach::{WayIn, loads_files, path_reach, reach_of};
 use catalog::types::{FileContent, NotifyAction, RUN_TEXT, Spec};
 use model::{Digest, PathState, RunReport};
 
@@ -58,10 +58,24 @@ pub fn undo_of(resource: &BoundResource, checked: &Checked) -> Option<Undo> {
     })
 }
 
-/// What makes the host go by a change again once it is undone: the unit is started anew or reloaded, the command runs
-/// again. Nothing for what takes effect by itself, for a unit that did not run before, and for a command that got something
-/// of a secret.
-pub fn command_after(resource: &BoundResource, checked: &Checked) -> Option<CommandLine> {
+/// Why a guarded resource is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardedCause {
+    /// By itself.
+    Own,
+    /// A guarded resource that changed notified it.
+    Notified,
+}
+
+/// What makes the host go by a change again once it is undone: the unit is started anew or reloaded, the command that a
+/// guarded resource notified runs again, as it makes the host go by the file that was put back. Nothing for what takes
+/// effect by itself, for a unit that did not run before, for a command that got something of a secret, and for one that
+/// ran by itself or sets the way in by its own words: it would cut the host off once more.
+pub fn command_after(
+    resource: &BoundResource,
+    checked: &Checked,
+    cause: GuardedCause,
+) -> Option<CommandLine> {
     let systemctl =
         |verb: &str, unit: &str| CommandLine::Argv(["systemctl", verb, unit].map(str::to_owned).to_vec());
     let ran_before = match &checked.prior {
@@ -77,7 +91,11 @@ pub fn command_after(resource: &BoundResource, checked: &Checked) -> Option<Comm
             NotifyAction::Restart => systemctl("restart", &unit.unit),
             NotifyAction::Reload => systemctl("reload-or-restart", &unit.unit),
         }),
-        Spec::Exec(exec) if !resource.holds_secret => Some(exec.command.clone()),
+        Spec::Exec(exec) => {
+            let goes_by_files =
+                cause == GuardedCause::Notified && loads_files(&exec.command).unwrap_or(true);
+            (goes_by_files && !resource.holds_secret).then(|| exec.command.clone())
+        }
         _ => None,
     }
 }

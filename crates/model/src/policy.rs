@@ -44,6 +44,59 @@ pub struct Policy {
     /// [`MAX_CHANNEL_PROBES`](crate::health_probe::MAX_CHANNEL_PROBES); `rollout::probes_of` says which are a node's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ChannelProbe>,
+    /// What follows a run that can cut its host off (CNV-11).
+    #[serde(default, skip_serializing_if = "GuardPolicy::is_default")]
+    pub guard: GuardPolicy,
+}
+
+/// How a run is guarded that can cut its host off (CNV-11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GuardPolicy {
+    /// Seconds within which a contact must follow it; within [`GuardPolicy::WINDOW_SECS`].
+    pub window_secs: u32,
+    /// What becomes of its changes on a host that had no contact before it.
+    pub offline: OfflineGuard,
+}
+
+/// What becomes of changes that can cut a host off which had no contact before them, and gets none after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OfflineGuard {
+    /// They are undone at the end of the window.
+    #[default]
+    Return,
+    /// An agent that lives on keeps them.
+    Confirm,
+}
+
+impl GuardPolicy {
+    /// The shortest and the longest window, in seconds.
+    pub const WINDOW_SECS: std::ops::RangeInclusive<u32> = 10..=24 * 3600;
+
+    /// Nothing is declared.
+    pub fn is_default(&self) -> bool {
+        *self == GuardPolicy::default()
+    }
+}
+
+impl Default for GuardPolicy {
+    fn default() -> GuardPolicy {
+        GuardPolicy { window_secs: 300, offline: OfflineGuard::Return }
+    }
+}
+
+impl OfflineGuard {
+    /// As the fleet repo says it.
+    pub const ALL: [OfflineGuard; 2] = [OfflineGuard::Return, OfflineGuard::Confirm];
+
+    /// As the fleet repo says it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OfflineGuard::Return => "return",
+            OfflineGuard::Confirm => "confirm",
+        }
+    }
 }
 
 /// How often the nodes of a channel run: what a control plane needs to know of a [`Policy`] to tell that a run is
@@ -98,6 +151,7 @@ impl Default for Policy {
             trait_ttl_secs: BTreeMap::new(),
             reboot: None,
             probes: Vec::new(),
+            guard: GuardPolicy::default(),
         }
     }
 }

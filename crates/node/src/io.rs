@@ -103,6 +103,8 @@ pub enum NodeInput {
     Switch(Box<Adoption>),
     /// A generation is to be confirmed: the control plane is to answer a check-in that is made from now on.
     TryConfirm,
+    /// A contact is to follow a change that can cut the host off, or has followed it (CNV-11): no boot is ordered before.
+    AwaitsContact(bool),
     /// The host is back on the generation before.
     Returned(Box<ReturnedRelease>),
     /// The adoption is durable, and settles this.

@@ -90,6 +90,8 @@ pub enum RebootPlan {
     NotAgain,
     /// The host is paused.
     Paused,
+    /// A contact is to follow a change that can cut the host off: the boot would undo it (CNV-11).
+    AwaitsContact,
     /// It is made then, or as soon as what is under way has ended.
     Due {
         /// When.
@@ -122,6 +124,9 @@ impl fmt::Display for RebootPlan {
                 write!(f, "the host was rebooted for it and came up with another kernel: see the boot loader")
             }
             RebootPlan::Paused => write!(f, "not while the host is paused"),
+            RebootPlan::AwaitsContact => {
+                write!(f, "not before a contact has followed a change that can cut this host off")
+            }
             RebootPlan::Due { at, window } => write!(f, "due at {at} in the window {window}"),
             RebootPlan::GoesDown { since } => write!(f, "the host goes down, told at {since}"),
             RebootPlan::NeverOpens { window } => write!(f, "the window {window} does not open"),
@@ -136,6 +141,7 @@ pub(crate) enum RebootHold {
     ClockWrong,
     ClockNotCompared,
     Paused,
+    AwaitsContact,
 }
 
 /// What requires a reboot.
@@ -333,6 +339,7 @@ impl Reboots {
             (None, Some(_), Some(RebootHold::ClockWrong)) => RebootPlan::ClockWrong,
             (None, Some(_), Some(RebootHold::ClockNotCompared)) => RebootPlan::ClockNotCompared,
             (None, Some(_), Some(RebootHold::Paused)) => RebootPlan::Paused,
+            (None, Some(_), Some(RebootHold::AwaitsContact)) => RebootPlan::AwaitsContact,
             (None, Some(declared), None) => match self.due(policy, now) {
                 Some(at) => RebootPlan::Due { at, window: declared.name.clone() },
                 None => RebootPlan::NeverOpens { window: declared.name.clone() },

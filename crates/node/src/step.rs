@@ -150,6 +150,8 @@ pub struct Node {
     refused: Option<(Digest, &'static str)>,
     requests: RunRequests,
     rollout: RolloutParticipation,
+    /// A contact is to follow a change that can cut the host off.
+    awaits_contact: bool,
 }
 
 impl Node {
@@ -201,6 +203,7 @@ impl Node {
             refused: None,
             requests: RunRequests::default(),
             rollout: RolloutParticipation::restored(restored.rollout, restored.trial),
+            awaits_contact: false,
         }
     }
 
@@ -273,6 +276,7 @@ impl Node {
             NodeInput::Trial(stage) => self.on_trial(stage, now),
             NodeInput::Switch(adoption) => self.on_switch(adoption),
             NodeInput::TryConfirm => self.on_try_confirm(now),
+            NodeInput::AwaitsContact(awaits) => self.awaits_contact = awaits,
             NodeInput::Returned(returned) => self.on_returned(*returned, now, &mut effects),
             NodeInput::Adopted(settings) => self.on_adopted(settings, now, &mut effects),
             NodeInput::AdoptFailed(why) => {

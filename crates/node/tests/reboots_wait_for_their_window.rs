@@ -393,6 +393,26 @@ fn a_paused_host_stays_up() {
     assert!(reboot_of(&effects).is_some(), "after the pause: {effects:?}");
 }
 
+/// CNV-11: a boot would undo what a contact is to follow.
+#[test]
+fn it_waits_for_the_contact_that_is_to_follow_a_guarded_change() {
+    let mut bench = host(policy("00:00", "00:00"), at(12), None);
+    bench.give(NodeInput::AwaitsContact(true));
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    show(&mut bench, &required(&[]));
+    for _ in 0..60 {
+        let mut effects = bench.pass(Duration::from_secs(60));
+        if run_of(&effects).is_some() {
+            effects.extend(bench.give(NodeInput::Ran(Box::new(report(0, 1)))));
+        }
+        assert_eq!(reboot_of(&effects), None);
+    }
+    assert_eq!(bench.node.reboot().unwrap().plan, RebootPlan::AwaitsContact);
+    let mut effects = bench.give(NodeInput::AwaitsContact(false));
+    effects.extend(bench.give(NodeInput::Ran(Box::new(report(0, 1)))));
+    assert!(reboot_of(&effects).is_some(), "after the contact: {effects:?}");
+}
+
 #[test]
 fn a_failure_is_tried_again_with_a_bound_and_the_host_is_kept_meanwhile() {
     let mut bench = host(policy("00:00", "00:00"), at(12), None);

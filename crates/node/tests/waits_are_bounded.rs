@@ -137,6 +137,7 @@ fn a_wild_policy_is_survived() {
             link: Default::default(),
             trait_ttl_secs: Default::default(),
             reboot: None,
+            guard: Default::default(),
         };
         let mut bench = Bench::restored(Restored {
             adoption,

@@ -150,6 +150,24 @@ fn a_set_holds_what_is_granted_to_the_node() {
     assert_eq!(policy("web-1.test").transport, TransportPolicy::Auto);
 }
 
+/// CNV-11: hosts know within what time a contact must follow a guarded run; where nothing is said, no hash moves.
+#[test]
+fn a_channels_guard_travels_with_its_policy() {
+    let policy = |fleet: &str| {
+        let mut tree = tree();
+        tree.files.insert("fleet.yaml".into(), fleet.as_bytes().into());
+        let built = built(resolve::check(&tree).unwrap().specialize());
+        object(&built, "web-1.test", Kind::POLICY, "channel").unwrap()
+    };
+    assert!(!String::from_utf8_lossy(&policy(FLEET)).contains("guard"), "no hash moves");
+    let bytes = policy(&FLEET.replace("24h}", "24h, guard: {window: 90s, offline: confirm}}"));
+    let read = canonical::parse_canonical::<Policy>(&bytes).unwrap();
+    assert_eq!((read.guard.window_secs, read.guard.offline.as_str()), (90, "confirm"));
+    assert_eq!(catalog::channel::fields(&read)["guard"], "window 90s, offline confirm");
+    let bytes = policy(&FLEET.replace("24h}", "24h, guard: {window: 5m, offline: return}}"));
+    assert_eq!(bytes, policy(FLEET), "what is said is the default");
+}
+
 /// CNV-12: hosts know their window for reboots; those of a channel that only observes know that by their params.
 #[test]
 fn a_channels_window_for_reboots_travels_with_its_policy() {

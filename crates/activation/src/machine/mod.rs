@@ -93,7 +93,7 @@ impl Activation {
             ActivationInput::TryFailed { reason } => self.try_failed(&reason),
             ActivationInput::Halted(generation) => self.halted(generation, now),
             ActivationInput::RolloutEnded(generation) => self.rollout_ended(generation),
-            ActivationInput::Returned => self.returned(),
+            ActivationInput::Returned => self.returned(now),
             ActivationInput::ReturnFailed { reason } => self.return_failed(&reason, now),
             ActivationInput::NotPersisted { reason } => self.not_persisted(last, &reason, now),
             ActivationInput::NotArmed { reason } => self.not_armed(last, &reason, now),

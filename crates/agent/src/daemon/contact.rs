@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use activation::guarded::ContactAnswer;
 use model::collect::CollectInserting;
 use model::exchange::Answer;
 use net::tasks;
@@ -37,7 +38,7 @@ impl Daemon {
 
     pub(super) fn note_answered(&mut self, answer: &Answer) {
         if let Some(guard) = self.runner.guard() {
-            guard.note_contact(true);
+            guard.note_contact(ContactAnswer::Answered);
         }
         let at = now();
         // As many as a report can have asked about: whoever answers may say any number.
@@ -73,10 +74,10 @@ impl Daemon {
 
     /// A check-in got no answer: the journal names each sort of failure once, with the next step.
     pub(super) fn not_answered(&mut self, failure: ContactFailure) {
+        let ContactFailure { problem, text, answer } = failure;
         if let Some(guard) = self.runner.guard() {
-            guard.note_contact(false);
+            guard.note_contact(answer);
         }
-        let ContactFailure { problem, text } = failure;
         let shown = self.local.shown();
         // What the last daemon met is news to the journal of this one.
         let is_known = shown.contact.failed.is_some_and(|at| at >= shown.since);

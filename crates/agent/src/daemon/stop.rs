@@ -82,6 +82,7 @@ impl Daemon {
             | DaemonEvent::Contact
             | DaemonEvent::StateLost(_)
             | DaemonEvent::AgentPutBack
+            | DaemonEvent::GuardChanged
             | DaemonEvent::LeftOut(_)
             | DaemonEvent::IdentityCopied(_)
             | DaemonEvent::SuspectedDrift => {}

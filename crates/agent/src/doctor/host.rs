@@ -10,6 +10,7 @@ use model::sort::SortCompactly;
 
 use super::Finding;
 use crate::clock::now;
+use crate::guard::{GuardView, names};
 use crate::healing::WatchView;
 use crate::invocation::command;
 use crate::machine::DEFAULT_STATE;
@@ -134,6 +135,21 @@ fn disk(state: &Path) -> Vec<Finding> {
         (_, free) => Some(Finding::ok("inodes", format!("{free} are free at {}", state.display()))),
     };
     std::iter::once(space).chain(inodes).collect()
+}
+
+/// What waits for a contact, and what is held back because none followed it (CNV-11).
+pub(super) fn guarded(guard: &GuardView) -> Vec<Finding> {
+    let waiting = guard.waiting.iter().map(|waiting| {
+        let evidence =
+            format!("{} of release {}: {}", names(&waiting.resources), waiting.release, waiting.text);
+        Finding::warn("guard", evidence, "see the lines about proxy, name, TCP and TLS below")
+    });
+    let held_back = guard.held_back.iter().map(|held| {
+        let evidence = format!("{}: {}", names(&held.resources), held.text);
+        let next = "see what those resources do to the way to this host, and publish them otherwise";
+        Finding::warn("guard", evidence, next)
+    });
+    waiting.chain(held_back).collect()
 }
 
 /// What the daemon watches, which limit keeps it from more, and what fights with it.

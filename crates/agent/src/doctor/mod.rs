@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use trust::token::TlsTermination;
 
 use crate::clock::{BUILT, now};
+use crate::guard::GuardView;
 use crate::identity::Membership;
 use crate::invocation::{command, continue_daemon, restart_daemon, start_daemon};
 use crate::local::client::{LocalClient, LocalClientError};
@@ -144,6 +145,8 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     }
     let view = daemon.ok().and_then(|view| view.daemon);
     findings.extend(view.as_ref().and_then(|view| view.watch.as_ref()).into_iter().flat_map(host::watched));
+    let on_disk = || GuardView::on_disk(options);
+    findings.extend(host::guarded(&view.as_ref().map_or_else(on_disk, |daemon| daemon.guard.clone())));
     let contact = view.map(|daemon| daemon.contact);
     findings.extend(contact.and_then(|contact| contact.clock_ahead_ms).map(clock::compared));
     let proxy = membership.as_ref().and_then(|membership| membership.proxy.as_deref());

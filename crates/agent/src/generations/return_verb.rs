@@ -14,6 +14,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use activation::guarded::MAX_UNDO_TRIES;
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationProcess, ActivationRecord,
     ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, RETURN_LIMIT,
@@ -353,11 +354,13 @@ fn undo_guarded(
     let storage = Storage::start(machine.durable.clone())?;
     let guard = Arc::new(RunGuard::new(files.beside(), storage, machine.kinds.clone(), false));
     guard.resume(process).map_err(ReturnVerbError::Guard)?;
-    for _ in 0..RETURN_TRIES {
+    for _ in 0..MAX_UNDO_TRIES {
         if !guard.returns() {
             break;
         }
-        std::thread::sleep(activation::PERSIST_RETRY);
+        if let (Some(at), Ok(now)) = (guard.next_deadline(), boot_moment()) {
+            std::thread::sleep(at.since(now.at).min(activation::RETURN_RETRY));
+        }
         guard.tick();
     }
     Ok(ReturnLook::Done { replaced: guard.replaced() })

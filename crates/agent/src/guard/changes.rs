@@ -1,5 +1,6 @@
 //! [`GuardedChanges`]: what a guarded run changed, durably before each change, so that whoever comes can undo it.
 
+use activation::GenerationId;
 use catalog::module::CommandLine;
 use converge::{ResourceId, Undo};
 use model::Digest;
@@ -41,6 +42,11 @@ pub struct GuardedChanges {
 }
 
 impl GuardedChanges {
+    /// None yet.
+    pub(super) fn none(target: GenerationId) -> GuardedChanges {
+        GuardedChanges { target: target.0, seq: 0, changes: Vec::new() }
+    }
+
     /// Adds a change. The state before the run stays the one that is put back, however often a resource is tried.
     pub(super) fn add(&mut self, mut change: GuardedChange) -> Result<(), String> {
         if self.changes.len() >= MAX_GUARDED {
@@ -62,15 +68,15 @@ impl GuardedChanges {
         self.changes.iter().any(|change| change.agent)
     }
 
-    /// The resources, for people.
-    pub(super) fn names(&self) -> String {
-        let mut names: Vec<&str> = Vec::new();
+    /// The resources, each once.
+    pub(super) fn resources(&self) -> Vec<ResourceId> {
+        let mut resources: Vec<ResourceId> = Vec::new();
         for change in &self.changes {
-            if !names.contains(&change.resource.as_str()) {
-                names.push(change.resource.as_str());
+            if !resources.contains(&change.resource) {
+                resources.push(change.resource.clone());
             }
         }
-        names.join(", ")
+        resources
     }
 
     /// The contents that undoing them needs.

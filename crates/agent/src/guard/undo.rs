@@ -6,7 +6,7 @@ use catalog::module::CommandLine;
 use converge::RunScope;
 use providers::Kinds;
 
-use super::{LiveGuard, RunGuard};
+use super::{GuardedChanges, LiveGuard, RunGuard};
 use crate::generations::ReturnWatchdog;
 use crate::render::chain;
 use activation::GenerationId;
@@ -14,51 +14,76 @@ use activation::GenerationId;
 /// The time of a command that makes the host go by what was put back.
 const AFTER_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// What of a guarded run is still to be undone.
+pub(super) struct LeftToUndo {
+    /// The changes, by their place, the last one first.
+    changes: Vec<usize>,
+    /// The agent's program and unit.
+    agent: bool,
+    /// What makes the host go by what was put back.
+    commands: Vec<CommandLine>,
+}
+
+impl LeftToUndo {
+    fn all(changes: &GuardedChanges) -> LeftToUndo {
+        let mut commands: Vec<CommandLine> = Vec::new();
+        for change in changes.changes.iter().filter(|change| !change.agent) {
+            commands.extend(change.then.clone().filter(|command| !commands.contains(command)));
+        }
+        LeftToUndo {
+            changes: (0..changes.changes.len()).rev().collect(),
+            agent: changes.touches_agent(),
+            commands,
+        }
+    }
+}
+
 impl RunGuard {
-    /// Undoes all changes, the last one first, and gives what could not be undone. Doing it twice does no harm.
-    pub(super) fn undo_all(&self, guard: &mut LiveGuard) -> Vec<String> {
+    /// Undoes all changes, the last one first, or what could not be undone before, and gives what could not be now. Doing
+    /// it twice does no harm.
+    pub(super) fn undo_all(&self, guard: &mut LiveGuard, again: bool) -> Vec<String> {
+        let before = guard.left.take().filter(|_| again);
+        let mut left = before.unwrap_or_else(|| LeftToUndo::all(&guard.changes));
         let mut failures = Vec::new();
         self.kinds.begin_run(RunScope::All.purpose());
-        for change in guard.changes.changes.iter().rev() {
-            if let Some(undo) = &change.undo
-                && let Err(error) = self.kinds.undo(undo)
-            {
-                failures.push(format!("{}: {error}", change.resource));
-            }
+        left.changes.retain(|at| {
+            let Some(change) = guard.changes.changes.get(*at) else { return false };
+            let undone = change.undo.as_ref().map_or(Ok(()), |undo| self.kinds.undo(undo));
+            failures.extend(undone.as_ref().err().map(|error| format!("{}: {error}", change.resource)));
+            undone.is_err()
+        });
+        if left.agent {
+            let failed = self.put_back_agent(guard);
+            left.agent = !failed.is_empty();
+            failures.extend(failed);
         }
-        if guard.changes.touches_agent() {
-            match self.files.put_back_agent(GenerationId::AS_FOUND) {
-                Ok(agent) => guard.put_back = agent.program.or(guard.put_back.take()),
-                Err(error) => failures.push(chain(&error)),
-            }
-            if let ReturnWatchdog::Units(units) = self.files.watchdog()
-                && let Err(error) = units.reload()
-            {
-                failures.push(error.to_string());
-            }
-        }
-        let mut commands: Vec<&CommandLine> = Vec::new();
-        for command in guard
-            .changes
-            .changes
-            .iter()
-            .filter(|change| !change.agent)
-            .filter_map(|change| change.then.as_ref())
-        {
-            if !commands.contains(&command) {
-                commands.push(command);
-            }
-        }
-        if !commands.is_empty() {
+        let is_whole = failures.is_empty();
+        if !left.commands.is_empty() {
             reload_units(&self.kinds);
         }
-        for command in commands {
+        left.commands.retain(|command| {
             if let Some(reset) = reset_failed(command) {
                 let _ = self.kinds.verify(&reset, AFTER_TIMEOUT);
             }
-            if let Err(error) = self.kinds.verify(command, AFTER_TIMEOUT) {
-                failures.push(error.to_string());
-            }
+            let done = self.kinds.verify(command, AFTER_TIMEOUT);
+            failures.extend(done.as_ref().err().map(ToString::to_string));
+            // It went by what is not put back yet.
+            done.is_err() || !is_whole
+        });
+        guard.left = (!failures.is_empty()).then_some(left);
+        failures
+    }
+
+    fn put_back_agent(&self, guard: &mut LiveGuard) -> Vec<String> {
+        let mut failures = Vec::new();
+        match self.files.put_back_agent(GenerationId::AS_FOUND) {
+            Ok(agent) => guard.put_back = agent.program.or(guard.put_back.take()),
+            Err(error) => failures.push(chain(&error)),
+        }
+        if let ReturnWatchdog::Units(units) = self.files.watchdog()
+            && let Err(error) = units.reload()
+        {
+            failures.push(error.to_string());
         }
         failures
     }

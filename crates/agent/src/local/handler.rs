@@ -135,6 +135,7 @@ impl LocalHandler {
             refused_trust: shown.refused_trust,
             unadopted: shown.unadopted,
             activation: shown.activation,
+            guard: self.runner.guard().map(|guard| guard.view()).unwrap_or_default(),
         });
         (view.last_run, view.paused, view.cut_off_run) = (last_run, shown.pause, shown.cut_off);
         match access {
@@ -188,6 +189,8 @@ impl LocalHandler {
                 let contended = self.watch.view().contended;
                 explained.contention =
                     contended.into_iter().find(|one| one.resource == explained.resource.as_str());
+                let guard = self.runner.guard().map(|guard| guard.view()).unwrap_or_default();
+                explained.guard = guard.of(&explained.resource);
                 json(&explained)
             }
             Err(WhyError::Runner(RunnerError::NothingHeld)) => Err(nothing_held()),

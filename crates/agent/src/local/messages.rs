@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::activations::ActivationView;
 use crate::files::UnkeptFile;
+use crate::guard::GuardView;
 use crate::healing::WatchView;
 use crate::invocation::command;
 
@@ -47,6 +48,9 @@ pub struct DaemonView {
     /// How the activation of a release stands (ROL-7); absent while none is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<ActivationView>,
+    /// How guarded runs stand (CNV-11); absent while none waits for a contact and nothing is held back.
+    #[serde(default, skip_serializing_if = "GuardView::is_empty")]
+    pub guard: GuardView,
     /// Why newer trust documents are not followed; absent while they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_trust: Option<String>,

@@ -2,18 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use catalog::reach::WayIn;
+use converge::guarded::GuardedCause;
 use converge::kinds::Checked;
 use converge::{BoundResource, LedgerEntry, Prior, ResourceId, RunMode, TakeBack, Undo, guarded};
 
 use super::job_worker::{JobWorker, spec};
 use super::{BoundRelease, Runner};
 use crate::guard::{GuardedChange, GuardedRun, RunGuard};
-
-/// How long a contact may take to follow a run that can cut the host off (CNV-11).
-pub const DEFAULT_CONTACT_WINDOW: Duration = Duration::from_secs(300);
 
 impl Runner {
     /// Guards its runs.
@@ -39,7 +36,9 @@ impl Runner {
             self.guard.clone().filter(|_| mode == RunMode::Apply && taken_back == TakeBack::Nothing)?;
         let BoundRelease { adoption, desired } = bound;
         let (desired, root, seq) = (desired.clone(), adoption.root, adoption.seq);
-        Some(GuardedRun { guard, desired, root, seq, window: DEFAULT_CONTACT_WINDOW })
+        // Settings that cannot be read are fetched again; until then the defaults count.
+        let policy = self.durable().policy(adoption).map(|policy| policy.guard).unwrap_or_default();
+        Some(GuardedRun { guard, desired, root, seq, policy })
     }
 }
 
@@ -53,11 +52,12 @@ impl JobWorker {
     ) -> Result<(), String> {
         let Some(run) = &self.guarded else { return Ok(()) };
         let reach = guarded::reach(resource);
-        let is_caused = || {
-            let by = run.desired.resources().filter(|by| notified.contains(&by.id));
-            by.into_iter().any(|by| guarded::reach(by).is_some())
+        let mut by = run.desired.resources().filter(|by| notified.contains(&by.id));
+        let cause = match !notified.is_empty() && by.any(|by| guarded::reach(by).is_some()) {
+            true => GuardedCause::Notified,
+            false => GuardedCause::Own,
         };
-        if reach.is_none() && !is_caused() {
+        if reach.is_none() && cause == GuardedCause::Own {
             return Ok(());
         }
         match resource.holds_secret {
@@ -67,7 +67,7 @@ impl JobWorker {
         let change = GuardedChange {
             resource: resource.id.clone(),
             undo: guarded::undo_of(resource, checked),
-            then: guarded::command_after(resource, checked),
+            then: guarded::command_after(resource, checked, cause),
             agent: reach == Some(WayIn::Agent),
         };
         run.guard.before(run, change)

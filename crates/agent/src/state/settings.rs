@@ -14,10 +14,7 @@ impl Durable {
     /// # Errors
     /// When it cannot be read.
     pub fn settings(&self, adoption: &Adoption) -> Result<HeldSettings, StateError> {
-        let policy = match adoption.objects.get(&ObjectKey::of(Kind::POLICY, "channel")) {
-            Some(stub) => self.parsed(&stub.digest)?,
-            None => Policy::default(),
-        };
+        let policy = self.policy(adoption)?;
         let is_params = |key: &ObjectKey| key.section.kind.as_str() == Kind::PARAMS;
         let only_observes = match adoption.objects.iter().find(|(key, _)| is_params(key)) {
             // Params that cannot be read fail every run; until they can be, nothing is rebooted either.
@@ -25,6 +22,17 @@ impl Durable {
             None => false,
         };
         Ok(HeldSettings { policy, only_observes })
+    }
+
+    /// The channel's settings in a held release.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn policy(&self, adoption: &Adoption) -> Result<Policy, StateError> {
+        match adoption.objects.get(&ObjectKey::of(Kind::POLICY, "channel")) {
+            Some(stub) => self.parsed(&stub.digest),
+            None => Ok(Policy::default()),
+        }
     }
 
     /// What of a release decides when and how it is activated, whose contents are here (ROL-1).

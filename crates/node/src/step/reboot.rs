@@ -33,9 +33,16 @@ impl Node {
             Some(RebootHold::ClockWrong)
         } else if differs.is_none() {
             Some(RebootHold::ClockNotCompared)
+        } else if self.pause.is_some() {
+            Some(RebootHold::Paused)
         } else {
-            self.pause.as_ref().map(|_| RebootHold::Paused)
+            self.awaits_contact.then_some(RebootHold::AwaitsContact)
         }
+    }
+
+    /// Whether a contact is to follow a change that can cut the host off (CNV-11).
+    pub fn awaits_contact(&self) -> bool {
+        self.awaits_contact
     }
 
     /// Whether one may begin: each of these ends with an input.

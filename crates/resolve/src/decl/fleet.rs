@@ -7,7 +7,7 @@ use catalog::channel::{
     ChannelSettings, DEFAULT_FRESHNESS_SECS, MAX_JITTER, MIN_CONTACT_SECS, TRAIT_TTL_SECS,
 };
 use model::ReleaseVersion;
-use model::policy::RebootPolicy;
+use model::policy::{GuardPolicy, OfflineGuard, RebootPolicy};
 use model::replication::{Bounds, LinkSettings, TransportPolicy};
 use model::window::DeclaredWindow;
 
@@ -145,6 +145,7 @@ fn channel(reading: &mut Reading<'_>, node: &YamlNode, windows: &DeclaredWindows
     channel.link = keys.read("link", |node| link(reading, node));
     channel.trait_ttl_secs = keys.read("traits", |node| trait_ttls(reading, node));
     channel.reboot = keys.read("reboot", |node| reboot(reading, node, windows));
+    channel.guard = keys.read("guard", |node| guard(reading, node));
     keys.set("contact", &mut channel.contact_secs, |node| interval(reading, node, "contact"));
     keys.set("jitter", &mut channel.jitter_percent, |node| {
         percent(reading, node, "jitter", MAX_JITTER, "20%")
@@ -233,6 +234,29 @@ fn link(reading: &mut Reading<'_>, node: &YamlNode) -> LinkSettings {
     });
     keys.end(reading);
     link
+}
+
+/// What follows a run that can cut its host off (CNV-11).
+fn guard(reading: &mut Reading<'_>, node: &YamlNode) -> GuardPolicy {
+    let mut guard = GuardPolicy::default();
+    let mut keys = reading.keys(node, "guard", "guard");
+    let offline = OfflineGuard::ALL.map(|offline| (offline.as_str(), offline));
+    keys.set("window", &mut guard.window_secs, |node| guard_window(reading, node));
+    keys.set("offline", &mut guard.offline, |node| reading.word(node, "offline", &offline));
+    keys.end(reading);
+    guard
+}
+
+fn guard_window(reading: &mut Reading<'_>, node: &YamlNode) -> Option<u32> {
+    let secs = reading.duration(node, "window")?;
+    if GuardPolicy::WINDOW_SECS.contains(&secs) {
+        return Some(secs);
+    }
+    let show = catalog::duration::show;
+    let (min, max) = (show(*GuardPolicy::WINDOW_SECS.start()), show(*GuardPolicy::WINDOW_SECS.end()));
+    let message = format!("a contact follows a guarded run within {min} to {max}");
+    reading.error("E017", node.at, message).help("the default is `guard: {window: 5m}`");
+    None
 }
 
 fn count(reading: &mut Reading<'_>, node: &YamlNode, what: &str, bounds: Bounds) -> Option<u32> {

@@ -157,5 +157,6 @@ fn policy(settings: &ChannelSettings) -> Policy {
             .collect(),
         reboot: settings.reboot.clone(),
         probes: settings.probes.clone(),
+        guard: settings.guard,
     }
 }
