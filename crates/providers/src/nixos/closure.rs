@@ -45,8 +45,14 @@ const PACKING: u64 = 64 * 1024;
 /// printed here, the rest is read from standard input. `$1` the archive, `$2` nix-store.
 const IMPORT: &str =
     r#"{ printf '\001\000\000\000\000\000\000\000' && cat -- "$1" && cat; } | "$2" --import"#;
-/// `$1` the packed archive, `$2` the archive, `$3` the most bytes of it, `$4` the program.
-const UNPACK: &str = r#"umask 077; "$4" -dc < "$1" | head -c "$3" > "$2""#;
+/// The most memory of a program that unpacks, in KiB of its address space. What Nix packs at its hardest takes a quarter of it:
+/// xz has a dictionary of at most 64 MiB, zstd a window of 128. The head of a hostile archive can ask for 4 GiB.
+const UNPACK_KIB: u64 = 384 * 1024;
+/// `$1` the packed archive, `$2` the archive, `$3` the most bytes of it, `$4` the program, `$5` its most memory. A program that
+/// fails says so, unless it was cut off as the archive has too many bytes, which is seen when it is verified.
+const UNPACK: &str = r#"umask 077
+failed=$({ { (ulimit -v "$5" && exec "$4" -dc < "$1") || echo $? >&3; } | head -c "$3" > "$2"; } 3>&1)
+[ -z "$failed" ] || [ "$(wc -c < "$2")" -ge "$3" ] || exit "$failed""#;
 
 /// Whether the store has a path, with all that it needs.
 pub(super) fn is_valid(kinds: &Kinds, path: &StorePath) -> Result<bool, String> {
@@ -310,11 +316,13 @@ impl ClosureFetch<'_> {
     ) -> Result<PathBuf, JobFailure> {
         let nar = self.staging.join(format!("{}.nar", info.nar_hash));
         // One byte more than it may have shows that it has too many.
-        let most = (info.nar_size + 1).to_string();
+        let (most, memory) = ((info.nar_size + 1).to_string(), UNPACK_KIB.to_string());
         let tool = self.kinds.nix.tool(compression.as_str());
-        let unpacked = self.shell(UNPACK, &[&text_of(packed), &text_of(&nar), &most, &tool], &[]);
-        if let Err(error) = unpacked {
-            let _ = std::fs::remove_file(packed);
+        let arguments = [&*text_of(packed), &text_of(&nar), &most, &tool, &memory];
+        if let Err(error) = self.shell(compression.as_str(), UNPACK, &arguments, &[]) {
+            for file in [packed, &*nar] {
+                let _ = std::fs::remove_file(file);
+            }
             return Err(error);
         }
         Ok(nar)
@@ -322,10 +330,11 @@ impl ClosureFetch<'_> {
 
     fn hand_over(&self, info: &NarInfo, nar: &Path) -> Result<(), JobFailure> {
         let store = self.kinds.nix.tool("nix-store");
-        self.shell(IMPORT, &[&text_of(nar), &store], &info.export_end())
+        self.shell("nix-store", IMPORT, &[&text_of(nar), &store], &info.export_end())
     }
 
-    fn shell(&self, script: &str, arguments: &[&str], input: &[u8]) -> Result<(), JobFailure> {
+    /// Runs a script; `what` is the program in it whose end is the script's.
+    fn shell(&self, what: &str, script: &str, arguments: &[&str], input: &[u8]) -> Result<(), JobFailure> {
         let timeout = left(self.deadline);
         let mut argv: Vec<String> = ["/bin/sh", "-c", script, "sh"].map(str::to_owned).into();
         argv.extend(arguments.iter().map(|argument| (*argument).to_owned()));
@@ -334,7 +343,7 @@ impl ClosureFetch<'_> {
         let finished = self.kinds.host.run(&command).map_err(|error| chain(&error))?;
         match finished.end {
             End::Exited(0) => Ok(()),
-            end => Err(because(end, "nix-store", format!("nix-store {}", failure(end, &finished, timeout)))),
+            end => Err(because(end, what, format!("{what} {}", failure(end, &finished, timeout)))),
         }
     }
 }
