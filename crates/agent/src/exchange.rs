@@ -3,7 +3,8 @@
 //! ```text
 //! node's check-in  --> what `join` wrote is taken up first;
 //!                  --> stream, when it is open and free ----+--> DaemonEvent::Answered
-//!                  \-> else a request of its own -----------+
+//!                  |-> else a request of its own -----------+
+//!                  \-> to confirm a release: a request over a connection of its own
 //! delivery of facts -> stream, when it is open and free -------> DaemonEvent::Flushed
 //! ```
 //!
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
 use model::{AgentCapabilities, AgentInstance, Digest, Hostname, Timestamp};
-use node::{CheckInOmissions, NodeInput, TooLarge, Witness};
+use node::{CheckInOmissions, CheckInWay, NodeInput, TooLarge, Witness};
 use tokio::sync::{Semaphore, watch};
 use trust::RecipientKey;
 use trust::seen::Seen;
@@ -28,6 +29,7 @@ use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
 use crate::membership::MembershipFile;
 use crate::rejoin::{RejoinFollower, SessionPlace};
+use crate::render::chain;
 use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
 use crate::sync::Synchronization;
@@ -163,15 +165,34 @@ impl CheckInClient {
         true
     }
 
+    async fn by_request(&self, message: &mut CheckIn, way: CheckInWay) -> Result<Answer, CallError> {
+        match way {
+            CheckInWay::AnyConnection => self.by_request_of(&self.session, message).await,
+            CheckInWay::NewConnection => {
+                let session = self.session.beside();
+                // The release may have cut off one of the control plane's addresses alone.
+                for _ in 1..session.addresses() {
+                    match self.by_request_of(&session, message).await {
+                        Err(CallError::Reach(error)) => {
+                            tracing::debug!(error = %chain(&error), "the next address is tried");
+                        }
+                        answer => return answer,
+                    }
+                }
+                self.by_request_of(&session, message).await
+            }
+        }
+    }
+
     /// Checks in by a request; made smaller as long as the control plane refuses it as too large.
-    async fn by_request(&self, message: &mut CheckIn) -> Result<Answer, CallError> {
+    async fn by_request_of(&self, session: &NodeSession, message: &mut CheckIn) -> Result<Answer, CallError> {
         for _ in 0..MAX_SHORTER {
-            match self.session.post(route::CHECKIN, message).await {
+            match session.post(route::CHECKIN, message).await {
                 Err(CallError::Refused(problem)) if self.make_smaller(message, &problem).await => {}
                 answer => return answer,
             }
         }
-        self.session.post(route::CHECKIN, message).await
+        session.post(route::CHECKIN, message).await
     }
 
     /// Checks in over the stream; `None`: there is none that is free, or no answer came.
@@ -249,7 +270,7 @@ impl CheckInClient {
     }
 
     /// Checks in for the node, and reports the outcome to the daemon.
-    pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
+    pub async fn check_in(&self, mut message: CheckIn, way: CheckInWay, newest: Option<(Digest, u64)>) {
         let has_traits = message.traits.is_some();
         if !has_traits {
             self.left_out().traits_are_said();
@@ -258,13 +279,14 @@ impl CheckInClient {
         self.introduce(&mut message).await;
         let place = self.rejoin.look().await;
         // A link that is open leads to the control plane before.
-        if place == SessionPlace::Same
+        if way == CheckInWay::AnyConnection
+            && place == SessionPlace::Same
             && let Some(answer) = self.over_stream(&message).await
         {
             self.tell_traits_left_out(has_traits, &message).await;
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
-        let answer = self.by_request(&mut message).await;
+        let answer = self.by_request(&mut message, way).await;
         let event = match answer {
             Ok(answer) => {
                 self.sync.links.reached();

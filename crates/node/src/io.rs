@@ -200,7 +200,7 @@ pub enum NodeEffect {
     CollectTraits,
     /// Send a check-in with the facts that wait, then [`NodeInput::Answered`] or
     /// [`NodeInput::Unreachable`].
-    CheckIn(Box<CheckIn>),
+    CheckIn(Box<CheckIn>, CheckInWay),
     /// Keep the contents that came with the offer if they are among these, fetch the other
     /// ones, then [`NodeInput::Fetched`].
     Fetch {
@@ -260,6 +260,16 @@ pub enum NodeEffect {
     Renew(RenewalProof),
     /// Say so in the journal.
     Warn(String),
+}
+
+/// How a check-in reaches the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckInWay {
+    /// As it is quickest: over what is open already.
+    AnyConnection,
+    /// Over a connection that is dialled for it, with the name resolved anew: it shows that the host can be reached
+    /// from where it is now. What was open before a switch outlives a firewall that refuses any other (ROL-7).
+    NewConnection,
 }
 
 /// A run to make.

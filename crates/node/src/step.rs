@@ -399,7 +399,8 @@ impl Node {
             return;
         }
         self.talk = ContactState::Waiting;
-        effects.push(NodeEffect::CheckIn(Box::new(self.check_in(now))));
+        let check_in = Box::new(self.check_in(now));
+        effects.push(NodeEffect::CheckIn(check_in, self.check_in_way()));
     }
 
     /// The digest of the traits that a run depends on.

@@ -445,6 +445,7 @@ impl RunGuard {
             ActivationEffect::Switch(_)
             | ActivationEffect::StartProbes { .. }
             | ActivationEffect::StopProbes
+            | ActivationEffect::StartAgentAnew
             | ActivationEffect::Forget(_) => None,
         }
     }

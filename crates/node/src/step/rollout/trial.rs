@@ -4,7 +4,7 @@ use model::{RunReport, Timestamp};
 
 use super::super::{Node, ReleaseChange};
 use super::{ConfirmTry, SwitchStage};
-use crate::io::{NodeEffect, RunFailure};
+use crate::io::{CheckInWay, NodeEffect, RunFailure};
 use crate::rollout_part::{ReturnedRelease, TrialStage};
 use crate::state::Adoption;
 
@@ -109,6 +109,14 @@ impl Node {
     pub(in crate::step) fn try_is_asked(&mut self) {
         if self.rollout.try_to_confirm == Some(ConfirmTry::Wanted) {
             self.rollout.try_to_confirm = Some(ConfirmTry::Asked);
+        }
+    }
+
+    /// How the check-in goes that is made now.
+    pub(in crate::step) fn check_in_way(&self) -> CheckInWay {
+        match self.rollout.try_to_confirm {
+            Some(ConfirmTry::Asked) => CheckInWay::NewConnection,
+            Some(ConfirmTry::Wanted) | None => CheckInWay::AnyConnection,
         }
     }
 
