@@ -116,18 +116,16 @@ impl BootedWaves {
     /// The same of one that was halted for any reason; gives how the rollout stands.
     #[track_caller]
     pub fn assert_reverted(&self, when: &str, rollout: &str) -> Value {
-        let canary = self.canary();
         let began = Instant::now();
-        canary.wait_until(&format!("{when}: the host is back"), BACK_WITHIN, || {
-            self.is_settled() && canary.read("/etc/hello").as_ref() == Some(&self.confirmed)
-        });
-        let back = began.elapsed();
-        self.assert_keeps(when);
         let is_told = |view: &Value| {
             view["state"] == "Reverted"
                 || view["state"] == "Failed" && view["halt"]["goesBack"] == Value::Bool(false)
         };
         self.await_rollout(&format!("{when}: it says so"), is_told);
+        let told = began.elapsed();
+        self.canary().wait_until(&format!("{when}: nothing is under way"), MINUTE, || self.is_settled());
+        assert_eq!(self.canary().read("/etc/hello").as_ref(), Some(&self.confirmed), "{when}");
+        self.assert_keeps(when);
         let view = self.rollout();
         assert_eq!(view["id"], rollout, "{when}: {view:#}");
         let watched = self.fleet.server.muster(&["rollout", "watch", "fast"]);
@@ -140,21 +138,20 @@ impl BootedWaves {
         for (host, before) in self.hosts[1..].iter().zip(&self.untouched) {
             assert_eq!(touched(host), *before, "{when}: {} changed", host.name());
         }
-        let told = began.elapsed();
-        eprintln!("{when}: back {:.1} s, told {:.1} s later", back.as_secs_f32(), told.as_secs_f32());
+        eprintln!("{when}: told {:.1} s later", told.as_secs_f32());
         view
     }
 
     /// Waits until the rollout stands like that.
     #[track_caller]
-    pub fn await_rollout(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
+    fn await_rollout(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
         let began = Instant::now();
         loop {
             let view = self.rollout();
             if is_so(&view) {
                 return;
             }
-            assert!(began.elapsed() < MINUTE, "not seen: {what}: {view:#}");
+            assert!(began.elapsed() < BACK_WITHIN, "not seen: {what}: {view:#}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
