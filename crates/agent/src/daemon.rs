@@ -375,6 +375,7 @@ impl Daemon {
         match effect {
             NodeEffect::CollectTraits => self.collect_traits(),
             NodeEffect::CheckIn(check_in, way) => self.check_in(*check_in, way),
+            NodeEffect::HurryCheckIn => self.exchange.hurry(),
             NodeEffect::Fetch { contents, inline } => self.fetch(contents, inline),
             NodeEffect::Adopt(adoption) => self.adopt(*adoption),
             NodeEffect::Prepare(adoption) => self.prepare(*adoption),

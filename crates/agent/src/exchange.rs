@@ -14,6 +14,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
@@ -27,6 +28,7 @@ use wire::{Code, Problem, route};
 use crate::capabilities;
 use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
+use crate::local::messages::ContactProblem;
 use crate::membership::MembershipFile;
 use crate::rejoin::{RejoinFollower, SessionPlace};
 use crate::render::chain;
@@ -36,6 +38,9 @@ use crate::sync::Synchronization;
 
 /// How often one check-in is made smaller: by then a single fact is left of as many as it may carry, and is left out.
 const MAX_SHORTER: usize = 16;
+
+/// How long a check-in may go on that a try to confirm waits for.
+const HURRIED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Who speaks in check-ins.
 pub struct AgentIntroduction {
@@ -64,6 +69,8 @@ pub struct CheckInClient {
     introduced: AtomicBool,
     /// The control plane says that another host holds the node's key.
     copied: AtomicBool,
+    /// The check-in under way is to end soon.
+    hurry: watch::Sender<()>,
     /// Locked for moments only.
     witness: Mutex<Witness>,
     /// Locked for moments only.
@@ -95,6 +102,7 @@ impl CheckInClient {
             introduction,
             introduced,
             copied,
+            hurry: watch::Sender::new(()),
             witness,
             left_out,
         }
@@ -277,6 +285,37 @@ impl CheckInClient {
         }
         let acked_before = self.load(&mut message, newest);
         self.introduce(&mut message).await;
+        let mut hurried = self.hurry.subscribe();
+        let given_up = async {
+            // The sender is this client's own.
+            let _ = hurried.changed().await;
+            tokio::time::sleep(HURRIED_WITHIN).await;
+        };
+        let event = tokio::select! {
+            event = self.asked(message, way, has_traits, acked_before) => event,
+            () = given_up => {
+                // What comes next goes another way.
+                self.session.next_url();
+                let text = "no answer came, and a release waits to be confirmed".to_owned();
+                DaemonEvent::NotAnswered(ContactFailure { problem: ContactProblem::Unreachable, text })
+            }
+        };
+        self.daemon.send(event).await;
+    }
+
+    /// A check-in that is under way is given up unless it is answered soon: another one waits for it.
+    pub fn hurry(&self) {
+        self.hurry.send_replace(());
+    }
+
+    /// Asks, and says what came of it.
+    async fn asked(
+        &self,
+        mut message: CheckIn,
+        way: CheckInWay,
+        has_traits: bool,
+        acked_before: u64,
+    ) -> DaemonEvent {
         let place = self.rejoin.look().await;
         // A link that is open leads to the control plane before.
         if way == CheckInWay::AnyConnection
@@ -284,10 +323,9 @@ impl CheckInClient {
             && let Some(answer) = self.over_stream(&message).await
         {
             self.tell_traits_left_out(has_traits, &message).await;
-            return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
+            return DaemonEvent::Answered { answer: Box::new(answer), acked_before };
         }
-        let answer = self.by_request(&mut message, way).await;
-        let event = match answer {
+        match self.by_request(&mut message, way).await {
             Ok(answer) => {
                 self.sync.links.reached();
                 // The time with which the request was signed was judged and accepted.
@@ -299,8 +337,7 @@ impl CheckInClient {
                 let ended = self.member.certificate_has_ended(self.session.server_time());
                 DaemonEvent::NotAnswered(ContactFailure::of(&error, ended))
             }
-        };
-        self.daemon.send(event).await;
+        }
     }
 
     /// Delivers the facts that wait over the open stream, and reports to the daemon how far they

@@ -201,6 +201,9 @@ pub enum NodeEffect {
     /// Send a check-in with the facts that wait, then [`NodeInput::Answered`] or
     /// [`NodeInput::Unreachable`].
     CheckIn(Box<CheckIn>, CheckInWay),
+    /// The check-in under way holds up a try to confirm: one that is not answered soon is given up. Its connection may be
+    /// one that a switch has cut.
+    HurryCheckIn,
     /// Keep the contents that came with the offer if they are among these, fetch the other
     /// ones, then [`NodeInput::Fetched`].
     Fetch {

@@ -272,7 +272,7 @@ impl Node {
             NodeInput::Delivered(cursor) => self.on_delivered(&cursor, now),
             NodeInput::Trial(stage) => self.on_trial(stage, now),
             NodeInput::Switch(adoption) => self.on_switch(adoption),
-            NodeInput::TryConfirm => self.on_try_confirm(now),
+            NodeInput::TryConfirm => self.on_try_confirm(now, &mut effects),
             NodeInput::Returned(returned) => self.on_returned(*returned, now, &mut effects),
             NodeInput::Adopted(settings) => self.on_adopted(settings, now, &mut effects),
             NodeInput::AdoptFailed(why) => {

@@ -424,7 +424,8 @@ fn an_answer_of_before_confirms_nothing() {
     };
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
     bench.check_in();
-    bench.give(NodeInput::TryConfirm);
+    let effects = bench.give(NodeInput::TryConfirm);
+    assert!(effects.contains(&NodeEffect::HurryCheckIn), "it may hang: {effects:?}");
     let effects = bench.give(NodeInput::Answered(Box::new(answer())));
     assert_eq!(tried(&effects), None, "it was made before");
     assert!(effects.contains(&NodeEffect::CollectTraits), "the next one is made at once");
@@ -433,7 +434,8 @@ fn an_answer_of_before_confirms_nothing() {
     assert_eq!(bench.ways.last(), Some(&CheckInWay::NewConnection));
     assert_eq!(tried(&bench.exchange(answer())), None, "once");
     assert_eq!(bench.ways.last(), Some(&CheckInWay::AnyConnection));
-    bench.give(NodeInput::TryConfirm);
+    let effects = bench.give(NodeInput::TryConfirm);
+    assert!(!effects.contains(&NodeEffect::HurryCheckIn), "none is under way: {effects:?}");
     bench.check_in();
     assert_eq!(tried(&bench.give(NodeInput::Unreachable("cut".to_owned()))), Some(Err("cut".to_owned())));
 }

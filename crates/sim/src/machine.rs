@@ -259,6 +259,7 @@ impl Machine {
             | NodeEffect::Switched(_)
             | NodeEffect::HostIsFree
             | NodeEffect::ConfirmTried(_)
+            | NodeEffect::HurryCheckIn
             | NodeEffect::GoBack(_)
             | NodeEffect::RolloutEnded(_)
             | NodeEffect::RestateRollout(_) => {}

@@ -2,7 +2,7 @@
 
 use model::{RunReport, Timestamp};
 
-use super::super::{Node, ReleaseChange};
+use super::super::{ContactState, Node, ReleaseChange};
 use super::{ConfirmTry, SwitchStage};
 use crate::io::{CheckInWay, NodeEffect, RunFailure};
 use crate::rollout_part::{ReturnedRelease, TrialStage};
@@ -95,7 +95,10 @@ impl Node {
         }
     }
 
-    pub(in crate::step) fn on_try_confirm(&mut self, now: Timestamp) {
+    pub(in crate::step) fn on_try_confirm(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        if matches!(self.talk, ContactState::Waiting) {
+            effects.push(NodeEffect::HurryCheckIn);
+        }
         self.rollout.try_to_confirm = Some(ConfirmTry::Wanted);
         self.next_contact = self.next_contact.min(now);
     }
