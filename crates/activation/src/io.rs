@@ -57,6 +57,8 @@ pub struct ActivationOrder {
 pub enum SwitchEnd {
     /// The host is on the generation.
     Done,
+    /// It is, and another program, or another unit, is the agent's: this process is none that the generation would start.
+    NeedsNewAgent,
     /// It is once it has booted.
     NeedsReboot {
         /// What asks for it: a kernel, systemd.
@@ -92,6 +94,11 @@ pub enum ActivationInput {
     },
     /// A try to confirm failed.
     TryFailed {
+        /// Why.
+        reason: String,
+    },
+    /// [`ActivationEffect::StartAgentAnew`] is refused.
+    NotStartedAnew {
         /// Why.
         reason: String,
     },
@@ -156,6 +163,9 @@ pub enum ActivationEffect {
     ArmWatchdog(WatchdogAlarm),
     /// Switches to a generation, once more where that was begun already. [`ActivationInput::Switched`] follows.
     Switch(Generation),
+    /// Ends this process, so that the agent starts as the generation on trial has it: that one goes on, and confirms.
+    /// [`ActivationInput::NotStartedAnew`] follows where that cannot be.
+    StartAgentAnew,
     /// Asks the probes from now on.
     StartProbes {
         /// The generation.

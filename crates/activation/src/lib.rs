@@ -20,6 +20,7 @@
 //! settled     another release comes           armed
 //! armed       the content before comes        returning
 //! armed       the switch ends                 confirming
+//! armed       the switch replaces the agent   confirming
 //! armed       the switch asks for a reboot    deferred
 //! armed       the switch fails                returning
 //! armed       its time is over                returning
@@ -30,6 +31,7 @@
 //! armed       the host boots once too often   returning
 //! armed       the watchdog comes, too late    returning
 //! confirming  the content before comes        returning
+//! confirming  the new agent cannot start      returning
 //! confirming  a try is answered               probation
 //! confirming  a probe goes on failing         returning
 //! confirming  its time is over                returning (returns)
@@ -60,7 +62,7 @@
 //! - A return goes to the *recorded* confirmed generation, by identity. It waits for no network and no agent, and for room on
 //!   the disk only where the host is on a confirmed generation until it leaves.
 //! - A generation is confirmed only in the boot that it is tried in, with every enforcing probe asked after the switch
-//!   and passed, within its window.
+//!   and passed, within its window; where it replaces the agent, only by an agent that started as it says.
 //! - Time is that since the boot, with the boot's id. The wall clock is nowhere in it.
 //! - What a host returned from it does not activate again by itself.
 

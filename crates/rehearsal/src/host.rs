@@ -295,8 +295,9 @@ impl RehearsedHost {
                 agenda.push((now.plus(wait), HostEvent::TryEnds(self.trial)));
             }
             ActivationEffect::Report(fact) => self.report(fact, now, agenda),
-            // The disk of a rehearsed host is never full, and its agent does not die.
+            // The disk of a rehearsed host is never full, and its agent does not die, nor is it another one.
             ActivationEffect::Persist(_)
+            | ActivationEffect::StartAgentAnew
             | ActivationEffect::ArmWatchdog(_)
             | ActivationEffect::StopProbes
             | ActivationEffect::Disarm

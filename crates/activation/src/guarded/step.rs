@@ -285,6 +285,7 @@ impl GuardedActivation {
             ActivationEffect::Switch(_)
             | ActivationEffect::StartProbes { .. }
             | ActivationEffect::StopProbes
+            | ActivationEffect::StartAgentAnew
             | ActivationEffect::Forget(_) => return None,
         })
     }

@@ -91,6 +91,7 @@ impl Activation {
                 self.confirm_answered(generation, boot, now)
             }
             ActivationInput::TryFailed { reason } => self.try_failed(&reason),
+            ActivationInput::NotStartedAnew { reason } => self.not_started_anew(&reason, now),
             ActivationInput::Halted(generation) => self.halted(generation, now),
             ActivationInput::RolloutEnded(generation) => self.rollout_ended(generation),
             ActivationInput::Returned => self.returned(now),

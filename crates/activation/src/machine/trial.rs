@@ -124,7 +124,7 @@ impl Activation {
                     ActivationEffect::Report(ActivationFact::Deferred { target, component }),
                 ]
             }
-            SwitchEnd::Done => {
+            SwitchEnd::Done | SwitchEnd::NeedsNewAgent => {
                 let deadline = now.plus(trial.terms.window);
                 let trial = Trial { switched: now, deadline, ..trial };
                 self.record.under_way = ActivationStage::Confirming(trial.clone());
@@ -132,14 +132,28 @@ impl Activation {
                     ActivationEffect::ArmWatchdog(WatchdogAlarm::after(deadline)),
                     ActivationEffect::Report(ActivationFact::Completed { target }),
                 ];
-                then.extend(self.declare_and_ask(&trial, now));
+                match again {
+                    // What confirms it is an agent that it started: this one asks nothing of it.
+                    SwitchEnd::NeedsNewAgent => then.push(ActivationEffect::StartAgentAnew),
+                    _ => then.extend(self.declare_and_ask(&trial, now)),
+                }
                 then
             }
         };
         self.durable_or_again(before, ActivationInput::Switched { target, end: again }, then)
     }
 
-    /// When the next try to confirm may be made: not while a probe fails.
+    /// The agent cannot start as the generation has it.
+    pub(super) fn not_started_anew(&mut self, reason: &str, now: BootTime) -> Vec<ActivationEffect> {
+        match self.record.under_way {
+            ActivationStage::Confirming(_) => {
+                self.go_back(ReturnCause::SwitchFailed { reason: bounded(reason) }, now)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// When the next try to confirm may be made: not while a probe fails, nor by a process that is to be started anew.
     pub(super) fn next_try(&self) -> Option<BootTime> {
         let ActivationStage::Confirming(trial) = &self.record.under_way else { return None };
         let may_try = trial.next_try < trial.terms.tries && self.probes_pass() && self.retry.is_none();

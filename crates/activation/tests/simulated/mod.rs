@@ -371,6 +371,9 @@ impl SimulatedHost {
                 ActivationEffect::ArmWatchdog(_) if self.faults && self.chance.one_in(30) => {
                     Some(ActivationInput::NotArmed { reason: "no bus".to_owned() })
                 }
+                ActivationEffect::StartAgentAnew if self.faults && self.chance.one_in(10) => {
+                    Some(ActivationInput::NotStartedAnew { reason: "its unit is broken".to_owned() })
+                }
                 _ => None,
             };
             if let Some(input) = failed {
@@ -401,6 +404,8 @@ impl SimulatedHost {
                 process.probes = Some(generation);
                 process.pending.push((at, Pending::Probe(generation, self.now)));
             }
+            // It was told to stop.
+            ActivationEffect::StartAgentAnew => self.kill_agent(false),
             ActivationEffect::StopProbes => {
                 let process = self.process.as_mut().unwrap();
                 process.probes = None;
@@ -509,7 +514,8 @@ impl SimulatedHost {
             _ => {
                 self.active = Active::On(target_id);
                 self.switched = Some((target_id, self.now));
-                SwitchEnd::Done
+                // Every second one brings another agent along.
+                if target.seq % 2 == 1 { SwitchEnd::NeedsNewAgent } else { SwitchEnd::Done }
             }
         };
         self.give(ActivationInput::Switched { target: target_id, end });

@@ -12,10 +12,11 @@ use super::begun_switch::boot_was_required;
 use super::task::{ActivationTask, PendingReturn, PendingSwitch};
 use crate::events::DaemonEvent;
 use crate::full_runs::record_full_run;
-use crate::generations::{HostReturn, ReturnHostError, ReturnedHost};
+use crate::generations::{HostReturn, ReturnHostError, ReturnWatchdog, ReturnedHost};
 use crate::render::chain;
 use crate::run_mark::RunMark;
 use crate::runner::observed;
+use crate::service::SERVICE;
 
 /// What says that the host must boot, and what asks for it.
 const REQUIRED: &str = "run/reboot-required";
@@ -63,6 +64,7 @@ impl ActivationTask {
                 None
             }
             ActivationEffect::Switch(target) => self.switch_to(target),
+            ActivationEffect::StartAgentAnew => self.start_agent_anew(),
             ActivationEffect::StartProbes { generation, boot, probes } => {
                 self.probes.start(generation, &boot, &probes);
                 None
@@ -120,6 +122,28 @@ impl ActivationTask {
         }
     }
 
+    /// systemd goes by the unit that the release has, and starts the agent by it once this process has ended.
+    fn start_agent_anew(&mut self) -> Option<ActivationInput> {
+        if let ReturnWatchdog::Units(units) = self.setup.files.watchdog()
+            // Of one that runs nothing comes, but for what systemd refuses to start.
+            && let Err(error) = units.reload().and_then(|()| units.start(SERVICE))
+        {
+            let reason = format!("systemd does not start the agent as the release has it: {}", chain(&error));
+            return Some(ActivationInput::NotStartedAnew { reason });
+        }
+        tracing::warn!("the release has another agent: it is started anew, and confirms the release");
+        self.setup.daemon.send_blocking(DaemonEvent::AgentReplaced);
+        None
+    }
+
+    /// Whether the release that was switched to has another agent than the one that runs, and something starts that.
+    pub(super) fn is_replaced(&self) -> bool {
+        let Some(activation) = &self.activation else { return false };
+        let confirmed = activation.record().confirmed.id;
+        let is_started = matches!(self.setup.files.watchdog(), ReturnWatchdog::Units(_));
+        is_started && self.setup.files.agent_differs(confirmed)
+    }
+
     /// No run is under way now.
     pub(super) fn go_back_if_free(&mut self) {
         if let Some(input) = self.returns_now() {
@@ -173,7 +197,7 @@ impl ActivationTask {
         setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Returned(Box::new(returned))));
         if agent.program.is_some() || agent.units {
             tracing::warn!("the agent is as it was before: it is started anew");
-            setup.daemon.send_blocking(DaemonEvent::AgentPutBack);
+            setup.daemon.send_blocking(DaemonEvent::AgentReplaced);
         }
         Ok(())
     }

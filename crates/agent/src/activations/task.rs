@@ -313,6 +313,7 @@ impl ActivationTask {
             Err(reason) => SwitchEnd::Failed { reason },
             Ok(()) => match super::effects::required_boot(&self.setup.host) {
                 Some(component) if !switch.boot_was_required => SwitchEnd::NeedsReboot { component },
+                _ if self.is_replaced() => SwitchEnd::NeedsNewAgent,
                 _ => SwitchEnd::Done,
             },
         };

@@ -468,6 +468,7 @@ impl UnattendedReturn<'_> {
             ActivationEffect::Switch(_)
             | ActivationEffect::StartProbes { .. }
             | ActivationEffect::StopProbes
+            | ActivationEffect::StartAgentAnew
             | ActivationEffect::TryConfirm { .. } => None,
         }
     }
