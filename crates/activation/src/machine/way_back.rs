@@ -2,10 +2,10 @@
 //! until the host is there.
 
 use super::{Activation, RETURN_RETRY, RetriedStep, bounded, forgetting};
-use crate::boot::BootTime;
+use crate::boot::{BootMoment, BootTime};
 use crate::generation::GenerationId;
 use crate::io::{ActivationEffect, ActivationFact, ActivationInput, WatchdogAlarm};
-use crate::record::{ActivationStage, GenerationReturn, RETURN_LIMIT, ReturnCause};
+use crate::record::{ActivationStage, EndedReturn, GenerationReturn, RETURN_LIMIT, ReturnCause};
 use crate::terms::AfterConfirm;
 
 impl Activation {
@@ -66,7 +66,7 @@ impl Activation {
         self.durable_if_possible(before, then)
     }
 
-    pub(super) fn returned(&mut self) -> Vec<ActivationEffect> {
+    pub(super) fn returned(&mut self, now: BootTime) -> Vec<ActivationEffect> {
         let before = self.record.clone();
         let ActivationStage::Returning(back) = std::mem::take(&mut self.record.under_way) else {
             self.record = before;
@@ -74,6 +74,8 @@ impl Activation {
         };
         let GenerationReturn { from, cause, .. } = back;
         self.record.quarantine.note(&from, &cause);
+        let at = BootMoment { boot: self.boot.clone(), at: now };
+        self.record.returned = Some(EndedReturn { from, cause: cause.clone(), at });
         self.record.kept.retain(|kept| kept.id != from.id);
         self.retry = None;
         let (from, to) = (from.id, self.record.confirmed.id);

@@ -188,6 +188,7 @@ impl LocalHandler {
                 let contended = self.watch.view().contended;
                 explained.contention =
                     contended.into_iter().find(|one| one.resource == explained.resource.as_str());
+                explained.activation = shown.activation;
                 json(&explained)
             }
             Err(WhyError::Runner(RunnerError::NothingHeld)) => Err(nothing_held()),
