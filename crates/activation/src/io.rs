@@ -113,7 +113,8 @@ pub enum ActivationInput {
         /// Why.
         reason: String,
     },
-    /// [`ActivationEffect::Persist`] failed: what is durable is what was before, and nothing after it in the list was carried out.
+    /// [`ActivationEffect::Persist`] failed: what is durable is what was before, or already the new record, and nothing
+    /// after it in the list was carried out.
     NotPersisted {
         /// Why.
         reason: String,

@@ -183,6 +183,16 @@ fn what_was_returned_from_is_written_and_read_as_before() {
 }
 
 #[test]
+fn a_return_that_ended_is_written_and_read_as_before() {
+    let form = json!({"confirmed": {"id": ONE, "seq": 41, "bytes": 1000}, "underWay": {"stage": "settled"}, "quarantine": [],
+                      "returned": {"from": {"id": TWO, "seq": 42, "bytes": 1000}, "cause": "halted",
+                                   "at": {"boot": "0c7d", "at": 900_000}}});
+    let record: ActivationRecord = serde_json::from_str(&form.to_string()).unwrap();
+    assert_eq!(record.returned.as_ref().unwrap().cause, ReturnCause::Halted);
+    assert_eq!(serde_json::to_value(&record).unwrap(), form);
+}
+
+#[test]
 fn a_record_within_its_bounds_is_small() {
     let longest = |number| HealthProbe {
         name: format!("p{number}"),

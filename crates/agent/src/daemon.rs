@@ -360,7 +360,7 @@ impl Daemon {
                 self.perform(effect);
             }
             if is_at_once && before != self.node.adoption().map(|held| held.digest) {
-                self.activations.tell(ActivationCommand::AdoptedAtOnce);
+                self.activations.adopted_at_once();
             }
         }
         self.watch.show(self.node.contentions(), self.node.scans());

@@ -64,6 +64,8 @@ pub(crate) struct RehearsedHost {
     pub(crate) nature: HostNature,
     /// It has the network.
     pub(crate) is_reached: bool,
+    /// It calls seldom, and did not call since the release was published.
+    pub(crate) calls_later: bool,
     /// When it exchanges something next, where that is due already.
     pub(crate) exchange_at: Option<Timestamp>,
     activation: Activation,
@@ -126,6 +128,7 @@ impl RehearsedHost {
             hostname: node.hostname.clone(),
             nature,
             is_reached: nature.fault != Some(NodeFault::Offline),
+            calls_later: nature.first_call.is_some(),
             exchange_at: None,
             activation,
             probes: node.probes.clone(),

@@ -29,6 +29,7 @@ impl Activation {
             persist_failure: None,
             last: None,
             retry: None,
+            rewrite: None,
         };
         let effects = activation.begin(found, now.at);
         (activation, effects)
@@ -54,6 +55,13 @@ impl Activation {
         if let ActivationStage::Confirming(trial) = &self.record.under_way
             && !found.process.is_watchdog()
             && found.runs != Some(trial.target.id)
+        {
+            return self.go_back(ReturnCause::FoundElsewhere, now);
+        }
+        // It was confirmed by a record that could not be synced, so it was not; and the return could not be made durable.
+        if let ActivationStage::Probation(probation) = &self.record.under_way
+            && found.process != ActivationProcess::Watchdog
+            && found.runs == Some(probation.previous.id)
         {
             return self.go_back(ReturnCause::FoundElsewhere, now);
         }
