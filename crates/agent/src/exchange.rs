@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use activation::guarded::ContactAnswer;
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
 use model::{AgentCapabilities, AgentInstance, Digest, Hostname, Timestamp};
@@ -297,7 +298,8 @@ impl CheckInClient {
                 // What comes next goes another way.
                 self.session.next_url();
                 let text = "no answer came, and a release waits to be confirmed".to_owned();
-                DaemonEvent::NotAnswered(ContactFailure { problem: ContactProblem::Unreachable, text })
+                let (problem, answer) = (ContactProblem::Unreachable, ContactAnswer::None);
+                DaemonEvent::NotAnswered(ContactFailure { problem, text, answer })
             }
         };
         self.daemon.send(event).await;

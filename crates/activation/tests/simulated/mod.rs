@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use activation::{
-    AGENT_PATIENCE, Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess,
-    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AfterConfirm, AgentWatch, BootMoment,
-    BootTime, ContactRule, FoundHost, Generation, GenerationId, HealthProbeOutcome, HealthProbeResult, SwitchEnd,
-    WatchdogAlarm, WatchdogDecision,
+    AGENT_PATIENCE, Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder,
+    ActivationProcess, ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AfterConfirm,
+    AgentWatch, BootMoment, BootTime, ContactRule, FoundHost, Generation, GenerationId, HealthProbeOutcome,
+    HealthProbeResult, SwitchEnd, WatchdogAlarm, WatchdogDecision,
 };
 
 pub use self::generations::*;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use model::Channel;
-use rollout::{BeginWait, NodeRolloutState, RolloutCommand, RolloutInput, RolloutKey, RolloutState, WaitCause};
+use rollout::{
+    BeginWait, NodeRolloutState, RolloutCommand, RolloutInput, RolloutKey, RolloutState, WaitCause,
+};
 
 use super::World;
 use crate::model::node::SimNode;
