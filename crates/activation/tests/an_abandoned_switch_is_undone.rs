@@ -48,11 +48,14 @@ fn abandoned_after(
     })
 }
 
+/// Who has the state at each look, and after how many seconds that is taken for nobody.
+type Case<'c> = (&'c str, &'c dyn Fn(u32) -> StateHolder, Option<u64>);
+
 #[test]
 fn only_where_nobody_goes_on_with_it() {
     let began = BootTime::after_boot(1000 * SECOND);
     let record = armed(began);
-    let cases: [(&str, &dyn Fn(u32) -> StateHolder, Option<u64>); 7] = [
+    let cases: [Case<'_>; 7] = [
         ("an agent that lives", &|_| AGENT, None),
         ("one that did not say its number", &|_| StateHolder::Unnamed, None),
         ("none from the beginning", &|_| StateHolder::Nobody, Some(315)),
