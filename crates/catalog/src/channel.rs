@@ -103,7 +103,7 @@ pub fn fields(policy: &Policy) -> Fields {
         fields.insert("traits".to_owned(), ttls.collect::<Vec<_>>().join(", "));
     }
     if let Some(reboot) = &policy.reboot {
-        fields.insert("reboot".to_owned(), format!("in the window {}", reboot.name));
+        fields.insert("reboot".to_owned(), format!("in the window {} ({})", reboot.name, reboot.window));
     }
     for ChannelProbe { of, probe } in &policy.probes {
         let nodes = of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();
