@@ -107,7 +107,7 @@ pub fn fields(policy: &Policy) -> Fields {
         fields.insert("traits".to_owned(), ttls.collect::<Vec<_>>().join(", "));
     }
     if let Some(reboot) = &policy.reboot {
-        fields.insert("reboot".to_owned(), format!("in the window {}", reboot.name));
+        fields.insert("reboot".to_owned(), format!("in the window {} ({})", reboot.name, reboot.window));
     }
     if !policy.guard.is_default() {
         let GuardPolicy { window_secs, offline } = policy.guard;

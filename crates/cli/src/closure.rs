@@ -17,10 +17,12 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
-use crate::screen::{Screen, plural};
+use crate::screen::{Screen, aside, plural};
 
 /// How much of an archive goes in one request, in bytes.
 const PIECE: u64 = 4 * 1024 * 1024;
+/// An archive of more bytes than this is named before it goes: it may take a while.
+const NAMED_FROM: u64 = 64 * 1024 * 1024;
 
 const AFTER: &str = "\
 The folder is a binary cache with archives that are not packed, as this makes it where the closure
@@ -84,6 +86,14 @@ impl UserError for UploadClosureError {
             UploadClosureError::Packed(path) => {
                 Some(format!("make the folder with `nix copy --to 'file:///DIR?compression=none' {path}`"))
             }
+            UploadClosureError::Read { source, .. }
+                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                Some(
+                "--from names the folder of a binary cache, with HASH.narinfo of the path and of all that it needs, and nar/"
+                        .to_owned(),
+                )
+            }
             _ => None,
         }
     }
@@ -96,6 +106,14 @@ struct UploadedClosure {
     paths: usize,
     sent: usize,
     bytes: u64,
+    /// The names of the keys that signed every path. Nodes verify that; nothing here does.
+    signed_by: BTreeSet<String>,
+}
+
+/// The names of the keys by which all of these paths say to be signed.
+fn signers(infos: &[NarInfo]) -> BTreeSet<String> {
+    let of = |info: &NarInfo| info.signers().map(str::to_owned).collect::<BTreeSet<_>>();
+    infos.iter().map(of).reduce(|all, one| &all & &one).unwrap_or_default()
 }
 
 /// Does the verb.
@@ -107,7 +125,8 @@ pub async fn run(args: &ClosureArgs, screen: Screen) -> Result<Exit, Failure> {
     let closure: StorePath = path.trim_end_matches('/').parse().map_err(UploadClosureError::Path)?;
     let infos = walk(from, &closure)?;
     let operator = args.connect.dial().await?;
-    let mut uploaded = UploadedClosure { closure, paths: infos.len(), sent: 0, bytes: 0 };
+    let mut uploaded =
+        UploadedClosure { closure, paths: infos.len(), sent: 0, bytes: 0, signed_by: signers(&infos) };
     for info in &infos {
         let sent = upload(&operator, from, info).await?;
         uploaded.sent += usize::from(sent > 0);
@@ -118,9 +137,18 @@ pub async fn run(args: &ClosureArgs, screen: Screen) -> Result<Exit, Failure> {
 }
 
 fn show(uploaded: &UploadedClosure) -> String {
-    let UploadedClosure { closure, paths, sent, bytes } = uploaded;
+    let UploadedClosure { closure, paths, sent, bytes, signed_by } = uploaded;
     let paths = plural(*paths, "path");
-    format!("{closure}\n{paths}, {sent} of them sent now ({bytes} bytes), each with what it needs\n")
+    let signed = if signed_by.is_empty() {
+        "no key signed all of them: nodes take none that is not signed by one of their `cache_keys`"
+            .to_owned()
+    } else {
+        let names = signed_by.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        format!("signed by {names}, which nodes verify by their `cache_keys`")
+    };
+    format!(
+        "{closure}\n{paths}, {sent} of them sent now ({bytes} bytes), each with what it needs\n{signed}\n"
+    )
 }
 
 /// What the closure consists of, from below.
@@ -166,6 +194,10 @@ async fn upload(operator: &Operator, from: &Path, info: &NarInfo) -> Result<u64,
     };
     let mut progress: ClosureProgress = put(0, &[]).await?;
     let mut sent = 0;
+    let left = info.nar_size.saturating_sub(progress.held);
+    if !progress.whole && left > NAMED_FROM {
+        aside(&format!("{}: {} MiB", info.path, left >> 20));
+    }
     while !progress.whole {
         let piece = piece(&from.join(&info.url), progress.held, info.nar_size)?;
         let next = put(progress.held, &piece).await?;

@@ -64,6 +64,16 @@ pub struct DeclaredWindow {
     pub rules: Option<String>,
 }
 
+impl fmt::Display for DeclaredWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeclaredWindow { days, from, to, zone, rules: _ } = self;
+        if !days.is_empty() {
+            write!(f, "{} ", days.join(","))?;
+        }
+        write!(f, "{from}-{to} {zone}")
+    }
+}
+
 /// When something may be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeWindow {

@@ -8,6 +8,7 @@ mod a_restored_control_plane_recovers;
 mod a_stock_python_client_works;
 mod beacons_keep_nodes_acting;
 mod cli_errors;
+mod closures_are_uploaded;
 mod diff_groups;
 mod end_to_end;
 mod exit_codes;

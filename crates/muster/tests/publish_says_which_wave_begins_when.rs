@@ -90,6 +90,84 @@ async fn in_words_and_as_json() {
     assert_eq!(fourth.fallbacks.iter().map(|fallback| fallback.seq).max(), Some(3));
 }
 
+/// All that a fleet repo can say of rollouts.
+const POLICIES: &str = "rollouts:
+  stable:
+    waves:
+      - {name: canary, where: 'labels.ring == \"0\"', gate: {soak: 30m, success: 90%}}
+      - {name: tenth, percent: 10, notBefore: +24h}
+      - {name: rest}
+    budgets: [{nodes: \"db-*.test\", inFlight: 5%, max: 3}]
+    edges: [{before: {nodes: \"db-*.test\"}, after: {nodes: \"web-*.test\"}}]
+    after: [edge]
+    onFailure: rollback
+    confirm: {window: 10m, tries: 3, offline: return}
+    seed: one
+    freeze: [nights]
+    pins: [{nodes: [web-2.test], until: 2099-01-01, reason: audit}]
+probes:
+  web: {http: \"http://localhost/health\", nodes: \"web-*.test\", every: 10s}
+";
+
+/// Each policy that changes is shown by `diff`, whatever else stays: nothing of it is signed unseen.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_policy_that_changes_is_shown() {
+    let (control, dir) = (Control::start().await, tempfile::tempdir().unwrap());
+    let fleet = "format: 1\nname: acme\nchannels: {stable: {freshness: 24h}, edge: {freshness: 24h}}\n\
+                 defaults: {channel: stable}\nwindows: {nights: {from: \"22:00\", to: \"04:00\", zone: UTC}}\n";
+    let files = |fleet: &str, rollouts: &str| {
+        let mut files = repo(rollouts);
+        files[0].1 = fleet.to_owned();
+        files
+    };
+    write(dir.path(), &files(fleet, POLICIES));
+    let (code, text) = run(&control, dir.path(), &["publish", "--yes"]).await;
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = run(&control, dir.path(), &["diff"]).await;
+    assert_eq!(code, 0, "{text}");
+    for (policy, other, shown) in [
+        ("ring == \"0\"", "ring == \"1\"", "stable: wave canary"),
+        ("soak: 30m", "soak: 1h", "soak: 30m -> 1h"),
+        ("success: 90%", "success: 95%", "success: 90% -> 95%"),
+        ("percent: 10", "percent: 20", "nodes: 10% of the channel -> 20% of the channel"),
+        ("notBefore: +24h", "notBefore: +48h", "notBefore: +1d -> +2d"),
+        ("name: tenth", "name: some", "stable: wave some"),
+        ("inFlight: 5%", "inFlight: 6%", "inFlight: 5% -> 6%"),
+        ("max: 3", "max: 4", "max: 3 -> 4"),
+        ("{nodes: \"db-*.test\", inFlight", "{nodes: \"d*.test\", inFlight", "stable: budget of d*.test"),
+        (
+            "before: {nodes: \"db-*.test\"}",
+            "before: {nodes: \"d*.test\"}",
+            "stable: d*.test before web-*.test",
+        ),
+        ("    after: [edge]\n", "", "after: edge"),
+        ("onFailure: rollback", "onFailure: halt", "onFailure: rollback -> halt"),
+        ("window: 10m", "window: 20m", "within 10m, 3 tries, back when offline -> within 20m, 3 tries"),
+        ("tries: 3", "tries: 2", "2 tries"),
+        ("offline: return", "offline: confirm", "by its probes when offline"),
+        ("seed: one", "seed: two", "seed: one -> two"),
+        (
+            "from: \"22:00\"",
+            "from: \"23:00\"",
+            "freeze: nights (22:00-04:00 UTC) -> nights (23:00-04:00 UTC)",
+        ),
+        ("    freeze: [nights]\n", "", "freeze: nights (22:00-04:00 UTC)"),
+        ("until: 2099-01-01", "until: 2098-01-01", "until: 2099-01-01T00:00:00Z -> 2098-01-01T00:00:00Z"),
+        ("nodes: [web-2.test]", "nodes: [web-1.test]", "stable: pin of web-1.test"),
+        ("reason: audit", "reason: vendor", "reason: audit -> vendor"),
+        ("every: 10s", "every: 20s", "every 10 s"),
+        ("nodes: \"web-*.test\", every", "nodes: \"w*.test\", every", "of w*.test"),
+        ("localhost/health", "localhost/ready", "http://localhost/ready answers 200"),
+    ] {
+        let (in_fleet, in_rollouts) = (fleet.replacen(policy, other, 1), POLICIES.replacen(policy, other, 1));
+        assert!(in_fleet != fleet || in_rollouts != POLICIES, "{policy}");
+        write(dir.path(), &files(&in_fleet, &in_rollouts));
+        let (code, text) = run(&control, dir.path(), &["diff"]).await;
+        assert_eq!(code, 2, "{policy}: {text}");
+        assert!(text.contains(shown), "{policy}: {shown:?} is not in\n{text}");
+    }
+}
+
 /// What shows only beside the time publishes nothing, and `check` says it with its place.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_day_that_is_past_is_refused() {

@@ -139,3 +139,31 @@ fn over_http_and_of_a_metric_and_a_command() {
     fleet.publish("eighth");
     fleet.until_state("fast", "Terminal");
 }
+
+/// What a probe that never ends or prints without end comes to: the node ends it in its time, says why, and is back.
+#[test]
+fn one_that_never_ends_and_one_that_prints_a_gigabyte() {
+    let fleet = WaveFleet::start(&[fast("web-1", "web"), fast("web-2", "web")]);
+    let probe = |command: &str| {
+        format!(
+            "{ROLLOUT}probes:\n  odd: {{command: {command}, every: 2s, timeout: 2s, grace: 0s, sustained: 1s}}\n"
+        )
+    };
+    for (text, command, why) in [
+        (
+            "endless",
+            "[/bin/sh, -c, \"trap '' TERM; while :; do sleep 1000; done\"]",
+            "it did not end in its time",
+        ),
+        ("long", "[/usr/bin/head, -c, \"1000000000\", /dev/zero]", "it gave more than"),
+    ] {
+        fleet.rollouts(&probe(command));
+        fleet.publish(text);
+        let view = fleet.until_state("fast", "Reverted");
+        fleet.until_says("web-1", "first");
+        fleet.until_explained("web-1", "the probe odd went on failing");
+        let log = fleet.agents[0].log();
+        assert!(log.contains(&format!("a probe: {why}")), "{log}");
+        assert_eq!(fleet.said("web-2"), "first", "{view:#}");
+    }
+}

@@ -111,19 +111,26 @@ impl ShownTerms<'_> {
         fields
     }
 
-    /// A time, as it is counted.
+    /// A time, as it is counted: from the signature where the policy counts so, and where it may have before. Nobody writes a
+    /// time that lies whole minutes after a signature, which has milliseconds.
     fn time(&self, wave: &str, at: Timestamp) -> String {
-        match self.policy.and_then(|policy| policy.not_before(wave)) {
-            Some(NotBefore::AfterSignature(after)) if self.signed.plus(after) == at => {
-                format!("+{}", secs(after.as_secs()))
-            }
-            _ => at.to_string(),
+        let after = at.since(self.signed);
+        let is_counted = matches!(
+            self.policy.and_then(|policy| policy.not_before(wave)),
+            Some(NotBefore::AfterSignature(_))
+        );
+        match is_counted && after.as_millis().is_multiple_of(60_000) && self.signed.plus(after) == at {
+            true => format!("+{}", secs(after.as_secs())),
+            false => at.to_string(),
         }
     }
 }
 
 fn whole(terms: &RolloutTerms) -> Fields {
-    let list = |names: Vec<&str>| names.join(", ");
+    let after: Vec<&str> = terms.after.iter().map(Channel::as_str).collect();
+    // A window that is moved keeps its name.
+    let freeze: Vec<String> =
+        terms.freeze.iter().map(|freeze| format!("{} ({})", freeze.name, freeze.window)).collect();
     let said = [
         ("onFailure", on_failure(terms.on_failure).to_owned()),
         (
@@ -138,8 +145,8 @@ fn whole(terms: &RolloutTerms) -> Fields {
                 }
             ),
         ),
-        ("after", list(terms.after.iter().map(Channel::as_str).collect())),
-        ("freeze", list(terms.freeze.iter().map(|freeze| freeze.name.as_str()).collect())),
+        ("after", after.join(", ")),
+        ("freeze", freeze.join(", ")),
         ("seed", terms.seed.clone()),
     ];
     said.into_iter().filter(|(_, text)| !text.is_empty()).map(owned).collect()

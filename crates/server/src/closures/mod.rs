@@ -34,6 +34,8 @@ use crate::cache::ByteCache;
 
 /// The most bytes of all archives together.
 pub(crate) const MAX_CLOSURES: u64 = 256 * 1024 * 1024 * 1024;
+/// What stays free on the disk, in MiB: the database may be on it.
+const RESERVE_MIB: u64 = 1024;
 /// How long a path stays that nothing names any more.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 /// What paths need, kept in memory, in bytes: about 70,000 paths. Hosts of one fleet share most of theirs.
@@ -60,6 +62,17 @@ pub(crate) enum PutPathError {
     /// The path is there with another archive.
     #[error("{0} is here with other bytes: two builds of it differ, and a node would get either")]
     Other(StorePath),
+    /// The disk is too full.
+    #[error(
+        "the control plane's disk has {left_mib} MiB left for {size_mib} MiB, and {RESERVE_MIB} MiB stay free for its \
+         database"
+    )]
+    NoRoom {
+        /// What is left of the disk.
+        left_mib: u64,
+        /// What would come.
+        size_mib: u64,
+    },
     /// It cannot be kept.
     #[error("the closure cannot be kept")]
     Spool(#[from] SpoolError),
@@ -80,6 +93,8 @@ pub(crate) struct ClosureShelf {
     disk: Disk,
     /// Opened by the first upload, or where there is one.
     nars: Mutex<Option<Arc<BlobStore>>>,
+    /// What stays free on the disk, in MiB.
+    reserve_mib: u64,
     /// Locked while a piece is taken or paths are removed, which may take minutes; whoever reads does not wait for it.
     writing: Mutex<()>,
     /// What paths need.
@@ -113,6 +128,7 @@ impl ClosureShelf {
             dir: data.join("closures"),
             disk: Disk::new(),
             nars: Mutex::default(),
+            reserve_mib: RESERVE_MIB,
             writing: Mutex::default(),
             parts: ByteCache::new(PARTS_BYTES),
             swept: Mutex::default(),
@@ -146,6 +162,21 @@ impl ClosureShelf {
         let text = read_file(&self.info_file(hash), MAX_NARINFO as u64)?;
         let info = text.and_then(|text| String::from_utf8(text).ok()?.parse().ok());
         Ok(info.filter(|info: &NarInfo| info.path.hash() == hash))
+    }
+
+    /// Whether so many bytes more fit on the disk.
+    fn has_room(&self, bytes: u64) -> Result<(), PutPathError> {
+        let failed = |errno: rustix::io::Errno| SpoolError::Disk {
+            op: spool::DiskOp::Read,
+            path: self.dir.clone(),
+            source: errno.into(),
+        };
+        let stat = rustix::fs::statvfs(&self.dir).map_err(failed)?;
+        let (left_mib, size_mib) = (stat.f_bavail.saturating_mul(stat.f_frsize) >> 20, bytes >> 20);
+        match size_mib.saturating_add(self.reserve_mib) > left_mib {
+            true => Err(PutPathError::NoRoom { left_mib, size_mib }),
+            false => Ok(()),
+        }
     }
 
     /// The file of an archive, and its length.
@@ -183,6 +214,7 @@ impl ClosureShelf {
                 if nars.total().saturating_add(nars.partial_total()?).saturating_add(comes) > MAX_CLOSURES {
                     return Err(too_large("all closures together", MAX_CLOSURES).into());
                 }
+                self.has_room(comes)?;
                 partial.write(piece, info.nar_size.min(MAX_NAR))?;
             }
             if partial.offset() < info.nar_size {
@@ -273,5 +305,26 @@ pub(super) mod tests {
         assert_eq!(kept, signed.unpacked_at(unsigned.nar_hash.to_string()));
         let packed: NarInfo = wrong.0.to_string().replace("none", "xz").parse().unwrap();
         assert!(matches!(shelf.put(&packed, 0, &[]), Err(PutPathError::Packed(_))));
+    }
+
+    /// ROL-9: neither the bound of all closures nor the disk that the database is on is passed.
+    #[test]
+    fn what_has_no_room_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shelf = ClosureShelf::new(dir.path());
+        put(&shelf, &info(0, &[]));
+        let (next, nar) = info(1, &[]);
+        // Another upload that is under way, of which nothing takes room on the disk.
+        let partial = dir.path().join("closures/partial").join(Digest::of(b"another").to_string());
+        let other = std::fs::File::create(&partial).unwrap();
+        other.set_len(MAX_CLOSURES - 4000).unwrap();
+        let full = shelf.put(&next, 0, &nar[..1000]);
+        assert!(matches!(full, Err(PutPathError::Spool(SpoolError::TooLarge { .. }))), "{full:?}");
+        other.set_len(0).unwrap();
+        shelf.reserve_mib = u64::MAX;
+        let full = shelf.put(&next, 0, &nar[..1000]);
+        assert!(matches!(full, Err(PutPathError::NoRoom { .. })), "{full:?}");
+        shelf.reserve_mib = 0;
+        assert_eq!(shelf.put(&next, 0, &nar).unwrap(), PathProgress::Whole);
     }
 }

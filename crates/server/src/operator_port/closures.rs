@@ -27,6 +27,9 @@ pub(super) async fn put(call: OperatorCall, piece: ClosurePiece) -> Result<Closu
         Ok(PathProgress::Whole) => Ok(ClosureProgress { held: size, whole: true }),
         Ok(PathProgress::Partial(held)) => Ok(ClosureProgress { held, whole: false }),
         Err(error @ PutPathError::Lacking { .. }) => Err(Problem::new(Code::Incomplete, error.to_string())),
+        Err(error @ PutPathError::NoRoom { .. }) => {
+            Err(Problem::new(Code::StoreUnavailable, error.to_string()))
+        }
         Err(PutPathError::Spool(error)) => Err(spool_problem(&error)),
         Err(error) => Err(bad(error.to_string())),
     }

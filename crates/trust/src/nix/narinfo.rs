@@ -103,6 +103,9 @@ pub enum NarInfoError {
         /// Its value, the beginning of it.
         value: String,
     },
+    /// The archive is larger than [`MAX_NAR`].
+    #[error("the archive of the narinfo has {0} bytes, and at most {MAX_NAR} are taken")]
+    Large(u64),
     /// It is of another path than was asked for.
     #[error("the narinfo is of {0}, which was not asked for")]
     OtherPath(StorePath),
@@ -154,6 +157,11 @@ impl NarInfo {
     /// The paths that it needs besides itself.
     pub fn needs(&self) -> impl Iterator<Item = &StorePath> {
         self.references.iter().filter(|reference| **reference != self.path)
+    }
+
+    /// The names of the keys by which it says to be signed; none of it is verified.
+    pub fn signers(&self) -> impl Iterator<Item = &str> {
+        self.signatures.iter().map(|signature| signature.key.as_str())
     }
 
     /// The same where its archive lies at another URL, not packed.
@@ -276,7 +284,7 @@ impl FromStr for NarInfo {
             url: if is_below(url) { url.to_owned() } else { return Err(unreadable("URL", url)) },
             compression: compression.ok_or_else(|| unreadable("Compression", packed))?.0,
             nar_hash: nar_hash(hash).ok_or_else(|| unreadable("NarHash", hash))?,
-            nar_size: nar_size(size).ok_or_else(|| unreadable("NarSize", size))?,
+            nar_size: nar_size(size)?,
             file_size: fields
                 .file_size
                 .map(|size| size.parse().map_err(|_| unreadable("FileSize", size)))
@@ -295,8 +303,12 @@ fn nar_hash(text: &str) -> Option<Digest> {
     base32::decode(digits).or_else(hex)
 }
 
-fn nar_size(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|size| (1..=MAX_NAR).contains(size))
+fn nar_size(text: &str) -> Result<u64, NarInfoError> {
+    match text.parse() {
+        Ok(size @ 1..=MAX_NAR) => Ok(size),
+        Ok(0) | Err(_) => Err(unreadable("NarSize", text)),
+        Ok(size) => Err(NarInfoError::Large(size)),
+    }
 }
 
 /// Whether a URL leads to something below that of the cache.
