@@ -87,8 +87,8 @@ pub use model::health_probe::{
 pub use probe_results::{HealthProbeOutcome, HealthProbeResult, ProbeResultRefusal};
 pub use quarantine::{MAX_QUARANTINED, Quarantine, QuarantinedGeneration, REBOOTS_BEFORE_QUARANTINE};
 pub use record::{
-    ActivationRecord, ActivationStage, EndedReturn, GenerationReturn, MAX_DEATHS, MAX_REASON, Probation, RETURN_LIMIT,
-    ReturnCause, Trial, WATCHDOG_SLACK, WatchdogDecision,
+    ActivationRecord, ActivationStage, EndedReturn, GenerationReturn, MAX_DEATHS, MAX_REASON, Probation,
+    RETURN_LIMIT, ReturnCause, Trial, WATCHDOG_SLACK, WatchdogDecision,
 };
 pub use terms::{
     ActivationTerms, AfterConfirm, CheckTermsError, ContactRule, MAX_BOOTS, MAX_SWITCH, MAX_TRIES,

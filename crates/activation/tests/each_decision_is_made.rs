@@ -158,7 +158,9 @@ fn a_probe_is_told_of_once_and_fails_from_its_first_failure_out_of_grace() {
     assert_eq!(host.handle(passed(104), at(104)), []);
     // Its grace is over.
     let told = facts(&host.handle(failed(110), at(110)));
-    assert!(matches!(told[1], ActivationFact::ProbeFailureFirst { since_millis, .. } if since_millis == at(110)));
+    assert!(
+        matches!(told[1], ActivationFact::ProbeFailureFirst { since_millis, .. } if since_millis == at(110))
+    );
     assert_eq!(host.next_deadline(), Some((at(120), ActivationDeadline::ProbeFailed)));
     host.handle(passed(115), at(115));
     assert!(!returns(&host.handle(ActivationInput::Tick, at(121))), "it passed meanwhile");
@@ -218,8 +220,7 @@ fn an_agent_goes_on_where_the_one_before_ended() {
     assert!(returns(&go_on(returning().record(), Agent, None, &moment(1, 110)).1));
     // What may have been begun is not gone on with unguarded; what is tried was guarded before.
     let unguarded = || ActivationInput::NotArmed { reason: "no bus".to_owned() };
-    for (record, runs, goes_back) in
-        [(armed().record(), None, true), (confirming().record(), Some(1), false)]
+    for (record, runs, goes_back) in [(armed().record(), None, true), (confirming().record(), Some(1), false)]
     {
         for process in [Agent, AgentAfterDeath] {
             let mut host = go_on(record, process, runs, &moment(1, 110)).0;
@@ -328,7 +329,8 @@ fn what_does_not_concern_the_trial_changes_nothing() {
     let again = waiting.handle(order(1, ActivationTerms::default()), at(101));
     let refusal = ActivationRefusal::UnderWay;
     assert_eq!(facts(&again), [ActivationFact::Refused { target: id(1), refusal }]);
-    let terms = ActivationTerms { after_confirm: activation::AfterConfirm::Return, ..ActivationTerms::default() };
+    let terms =
+        ActivationTerms { after_confirm: activation::AfterConfirm::Return, ..ActivationTerms::default() };
     let mut confirmed = go_on(&record(), Agent, Some(0), &moment(1, 0)).0;
     confirmed.handle(order(1, terms), at(0));
     confirmed.handle(switched(SwitchEnd::Done), at(100));
@@ -349,9 +351,11 @@ fn tries_and_answers_count_within_the_window_alone() {
     }
     assert_eq!(tries, 5);
     assert_eq!(host.next_deadline(), Some((at(700), ActivationDeadline::Overdue)), "no try is left");
-    let failed = facts(&host.handle(ActivationInput::TryFailed { reason: "unreachable".to_owned() }, at(699)));
+    let failed =
+        facts(&host.handle(ActivationInput::TryFailed { reason: "unreachable".to_owned() }, at(699)));
     assert_eq!(failed, [ActivationFact::TryFailed { target: id(1), reason: "unreachable".to_owned() }]);
-    let refused = |generation, boot| ActivationFact::ConfirmRefused { generation: id(generation), boot: boot_id(boot) };
+    let refused =
+        |generation, boot| ActivationFact::ConfirmRefused { generation: id(generation), boot: boot_id(boot) };
     assert_eq!(facts(&host.handle(answered(1, 1), at(700))), [refused(1, 1)], "it came too late");
     let mut confirmed = probation();
     assert_eq!(confirmed.handle(answered(1, 1), at(103)), [], "it is confirmed already");

@@ -197,9 +197,7 @@ impl RolloutActivation {
     /// Whether a release that is to be activated takes the place of the one before at once. Where that waits for its boot,
     /// the host goes back from it first, which is told of that one's rollout.
     pub fn is_replaced(record: Option<&ActivationRecord>, target: GenerationId) -> bool {
-        let waits_for_boot = |record: &ActivationRecord| {
-            matches!(&record.under_way, ActivationStage::Deferred(trial) if trial.target.id != target)
-        };
+        let waits_for_boot = |record: &ActivationRecord| matches!(&record.under_way, ActivationStage::Deferred(trial) if trial.target.id != target);
         !record.is_some_and(waits_for_boot)
     }
 

@@ -55,7 +55,10 @@ impl RehearsalReport {
             .map(|(share, count, what)| format!("{share} {what} ({count})"))
             .collect();
         match told.is_empty() {
-            true => writeln!(f, "nothing goes wrong: --fail, --offline, --slow, --seldom and --cut-off say what does"),
+            true => writeln!(
+                f,
+                "nothing goes wrong: --fail, --offline, --slow, --seldom and --cut-off say what does"
+            ),
             false => writeln!(f, "goes wrong: {}", told.join(", ")),
         }
     }

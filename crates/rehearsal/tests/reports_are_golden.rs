@@ -69,7 +69,9 @@ fn who_calls_seldom_is_asked_once_it_called() {
     assert_eq!(report.outcome, RehearsalOutcome::Through);
     assert_eq!((report.faults.seldom, report.budgets[0].peak.most), (250, 40));
     let canary = || report.nodes.iter().filter(|node| node.wave == "canary");
-    let begins = |is_seldom| canary().filter(move |node| node.seldom == is_seldom).map(|node| node.asked_secs.unwrap());
+    let begins = |is_seldom| {
+        canary().filter(move |node| node.seldom == is_seldom).map(|node| node.asked_secs.unwrap())
+    };
     assert!(begins(false).all(|asked| asked == 0), "those that listen are asked at once");
     assert!(begins(true).max().unwrap() > 600 && begins(true).all(|asked| asked <= 3600));
 }

@@ -290,9 +290,8 @@ impl Rollouts {
 
 fn evidence(record: &MemberRecord) -> Option<ConfirmEvidence> {
     let probes = record.probes.iter().flatten();
-    let passed = probes.filter(|probe| {
-        probe.mode == ProbeMode::Enforce && probe.outcome == Some(ProbeOutcome::Pass)
-    });
+    let passed =
+        probes.filter(|probe| probe.mode == ProbeMode::Enforce && probe.outcome == Some(ProbeOutcome::Pass));
     let passed = || passed.map(|probe| probe.name.clone()).collect();
     (record.state == NodeRolloutState::Converged)
         .then(|| ConfirmEvidence { boot: record.boot.clone(), passed: passed() })

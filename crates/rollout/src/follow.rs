@@ -74,9 +74,8 @@ impl Rollouts {
     /// A rollout of the channel that is current, or waits, has no such member: the node comes to it.
     pub fn lacks_member(&self, channel: &Channel, node: &NodeId) -> bool {
         let is_over = |state| matches!(state, RolloutState::Superseded | RolloutState::Pruned);
-        let mut of_channel = self
-            .documents()
-            .filter(|document| document.key.channel == *channel && !is_over(document.state));
+        let mut of_channel =
+            self.documents().filter(|document| document.key.channel == *channel && !is_over(document.state));
         of_channel.any(|document| self.member(&document.key, node).is_none())
     }
 

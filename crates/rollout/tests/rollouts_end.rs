@@ -6,7 +6,9 @@ use std::time::Duration;
 use ::model::share::Share;
 use ::model::status::Contact;
 use rollout::member::{ASK_LEASE, ASK_REACH, DEFER_LIMIT, DEFER_SLOT, MAX_ATTEMPTS, RETURN_LIMIT};
-use rollout::{EventAnswer, MemberFailure, NextCall, NodeRolloutState, RolloutEventBody, RolloutInput, RolloutState};
+use rollout::{
+    EventAnswer, MemberFailure, NextCall, NodeRolloutState, RolloutEventBody, RolloutInput, RolloutState,
+};
 use trust::RolloutTerms;
 use trust::rollout_terms::{NodeEdge, OnFailure, WaveMembers};
 

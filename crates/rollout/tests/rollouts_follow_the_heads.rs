@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use model::Timestamp;
 use rollout::{
-    EarlierRelease, HeadKind, HeadStep, RolloutCommand, RolloutInput, RolloutKey, RolloutState, reads_declared,
+    EarlierRelease, HeadKind, HeadStep, RolloutCommand, RolloutInput, RolloutKey, RolloutState,
+    reads_declared,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{NodeEdge, WaveMembers};

@@ -39,7 +39,8 @@ impl SimulatedHost {
     /// What holds at every moment.
     pub(super) fn check(&self) {
         let record = self.record();
-        let is_home = self.active == Active::On(record.confirmed.id) || self.is_back() || self.returns_unwritten;
+        let is_home =
+            self.active == Active::On(record.confirmed.id) || self.is_back() || self.returns_unwritten;
         let is_watched = self.process.as_ref().is_some_and(|process| process.is_watchdog);
         assert!(
             is_home || is_watched || self.armed.is_some(),
@@ -54,7 +55,8 @@ impl SimulatedHost {
         self.faults = false;
         for _ in 0..2000 {
             let record = self.record();
-            let is_home = self.active == Active::On(record.confirmed.id) || (self.disk_full && (self.is_back() || self.leaves_later()));
+            let is_home = self.active == Active::On(record.confirmed.id)
+                || (self.disk_full && (self.is_back() || self.leaves_later()));
             let rests = match record.under_way {
                 ActivationStage::Settled => true,
                 // Its agent may die still.

@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess,
-    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AfterConfirm, BootMoment, BootTime, ContactRule, FoundHost, Generation,
-    GenerationId, HealthProbeOutcome, HealthProbeResult, SwitchEnd, WatchdogAlarm, WatchdogDecision,
+    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AfterConfirm, BootMoment,
+    BootTime, ContactRule, FoundHost, Generation, GenerationId, HealthProbeOutcome, HealthProbeResult,
+    SwitchEnd, WatchdogAlarm, WatchdogDecision,
 };
 
 pub use self::generations::*;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use model::Channel;
 use rollout::RolloutState;
-use server::api::{NODE, NodeName};
 use server::api::rollouts::{
     CONTROL_ROLLOUT, ControlRollout, EXPLAIN_ROLLOUT, ROLLOUT, ROLLOUTS, RolloutHistory, RolloutName,
     RolloutTurn, RolloutView,
 };
+use server::api::{NODE, NodeName};
 
 use crate::connect::Connect;
 use crate::exit::Exit;

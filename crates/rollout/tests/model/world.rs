@@ -8,8 +8,8 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    EventAnswer, JoiningNode, MemberRecord, NewRollout, NextCall, RolloutAnswer, RolloutCommand, RolloutEvent,
-    RolloutEventBody, RolloutId, RolloutInput, RolloutKey,
+    EventAnswer, JoiningNode, MemberRecord, NewRollout, NextCall, RolloutAnswer, RolloutCommand,
+    RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::OnFailure;

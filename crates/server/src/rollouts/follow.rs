@@ -104,7 +104,13 @@ async fn begins(
     for node in nodes {
         joined.push(joining.node(node).await?);
     }
-    Ok(NewRollout { id: id(plane, head).await?, key: key_of(head), header: head.digest, terms, nodes: joined })
+    Ok(NewRollout {
+        id: id(plane, head).await?,
+        key: key_of(head),
+        header: head.digest,
+        terms,
+        nodes: joined,
+    })
 }
 
 /// What the wire calls the rollout of a release.

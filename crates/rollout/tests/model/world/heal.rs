@@ -99,8 +99,10 @@ impl World {
             return;
         }
         let rollouts = &self.planes[0].rollouts;
-        let older = rollouts.documents().filter(|document| document.key.seq < self.newest[&document.key.channel]);
-        let members = older.flat_map(|document| rollouts.members(&document.key).map(|member| (&document.key, member)));
+        let older =
+            rollouts.documents().filter(|document| document.key.seq < self.newest[&document.key.channel]);
+        let members =
+            older.flat_map(|document| rollouts.members(&document.key).map(|member| (&document.key, member)));
         let stuck = members.filter(|(_, member)| {
             member.in_flight() && matches!(member.failure, Some(MemberFailure::Silent { .. }))
         });
