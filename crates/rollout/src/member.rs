@@ -59,7 +59,7 @@ pub struct MemberRecord {
     pub goal: MemberGoal,
     /// It was asked, and its acknowledgement was not taken yet.
     pub asked: Option<StartRequest>,
-    /// When it was asked the first time.
+    /// When it was asked the first time; absent where the clock was set back since.
     pub first_asked: Option<Timestamp>,
     /// How many requests it refused or let pass.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -264,8 +264,11 @@ impl MemberRecord {
             ClockShift::Back(by) => {
                 waits.for_each(|at| *at = at.minus(by));
                 let asked = self.asked.as_mut().map(|asked| &mut asked.at);
-                let times = asked.into_iter().chain(self.first_asked.as_mut()).chain(self.retry_at.as_mut());
+                let times = asked.into_iter().chain(self.retry_at.as_mut());
                 times.chain([&mut self.since]).for_each(|at| *at = at.minus(by));
+                // By how much is not known exactly: a soak that is over would be taken for one that is not, and a node
+                // says once that it converged.
+                self.first_asked = None;
             }
         }
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use ::model::share::Share;
 use ::model::status::Contact;
 use rollout::member::{ASK_LEASE, ASK_REACH, DEFER_LIMIT, DEFER_SLOT, MAX_ATTEMPTS, RETURN_LIMIT};
-use rollout::{EventAnswer, MemberFailure, NextCall, NodeRolloutState, RolloutEventBody, RolloutState};
+use rollout::{
+    EventAnswer, MemberFailure, NextCall, NodeRolloutState, RolloutEventBody, RolloutInput, RolloutState,
+};
 use trust::RolloutTerms;
 use trust::rollout_terms::{NodeEdge, OnFailure, WaveMembers};
 
@@ -35,6 +37,21 @@ fn through(world: &mut Driven, name: &str) {
 /// Who was asked first, and the other one.
 fn in_turn(world: &Driven) -> (&'static str, &'static str) {
     if world.is_asked("a") { ("a", "b") } else { ("b", "a") }
+}
+
+/// A node says once that it converged: where the clock here was set back in mid-soak, by how much is not known exactly, and the
+/// node's own clock counts.
+#[test]
+fn a_clock_set_back_in_mid_soak_refuses_no_soak_that_is_over() {
+    let mut driven = Driven::new(RolloutTerms::default(), &[("a", &[])]);
+    driven.wait(60);
+    driven.activate("a");
+    driven.pass("a");
+    driven.wait(10);
+    // Five minutes later nobody has looked, and the clock is set back.
+    driven.now = driven.now.plus(Duration::from_secs(300)).minus(Duration::from_secs(5000));
+    driven.give(RolloutInput::Tick);
+    assert_eq!(driven.converged("a", 310), EventAnswer::Accepted, "{}", driven.why("a"));
 }
 
 #[test]

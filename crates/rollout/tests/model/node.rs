@@ -311,6 +311,16 @@ impl SimNode {
                     host.begin(HostOrder { rollout, seq, soak, terms, fate }, now, rng);
                 }
             }
+            // An agent that gave up what waited for its boot, or started anew, has forgotten what it said.
+            RolloutTask::Proceed
+                if !acknowledged
+                    && !is_part
+                    && is_target
+                    && self.confirmed != Some(seq)
+                    && !host.keeps_others_out() =>
+            {
+                self.say(&rollout, RolloutEventBody::DispatchAck);
+            }
             RolloutTask::GoBack if is_part => {
                 if terms.on_failure == OnFailure::Rollback && pointer.release == host.back_to() {
                     host.go_back(now, rng);
@@ -391,7 +401,8 @@ impl SimNode {
         outbox.taken = outbox.taken.max(usize::try_from(event.seq).unwrap());
         let is_its = self.job.as_ref().is_some_and(|job| job.rollout == event.rollout);
         match (&event.body, answer) {
-            (RolloutEventBody::DispatchAck, EventAnswer::Refused(_)) => {}
+            // An agent goes by what was received: the pointer says whether the request still stands.
+            (RolloutEventBody::DispatchAck, EventAnswer::Refused(_)) if self.host.is_none() => {}
             // Where the first answer was lost, only the pointer says whether the request still stood.
             (RolloutEventBody::DispatchAck, _) => outbox.acknowledged = true,
             (RolloutEventBody::Converged { release, .. }, EventAnswer::Accepted) if is_its => {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use model::Channel;
 use rollout::{
-    BeginWait, NodeRolloutState, RolloutCommand, RolloutInput, RolloutKey, RolloutState, WaitCause,
+    BeginWait, MemberFailure, NodeRolloutState, RolloutCommand, RolloutInput, RolloutKey, RolloutState,
+    WaitCause,
 };
 
 use super::World;
@@ -69,6 +70,7 @@ impl World {
                 self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Resume });
             }
         }
+        self.take_out_who_is_silent();
         // A channel without nodes asks for it as well.
         for channel in self.channels.clone() {
             let (rollout, by) = (RolloutKey { seq: self.newest[&channel], channel }, "ada".to_owned());
@@ -86,6 +88,28 @@ impl World {
             if halted || matches!(why.cause, Some(WaitCause::EarlierHalted(_))) {
                 self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });
             }
+        }
+    }
+
+    /// What an operator has to do about real hosts in rollouts that are not the newest. One that gave up its generation of
+    /// before, as the rollout was through, cannot be sent back there once somebody halts it after all. One that said that
+    /// it converged just when the control plane's clock was set back says it no more.
+    fn take_out_who_is_silent(&mut self) {
+        if self.nodes.iter().all(|node| node.host.is_none()) {
+            return;
+        }
+        let rollouts = &self.planes[0].rollouts;
+        let older =
+            rollouts.documents().filter(|document| document.key.seq < self.newest[&document.key.channel]);
+        let members =
+            older.flat_map(|document| rollouts.members(&document.key).map(|member| (&document.key, member)));
+        let stuck = members.filter(|(_, member)| {
+            member.in_flight() && matches!(member.failure, Some(MemberFailure::Silent { .. }))
+        });
+        let stuck: Vec<_> = stuck.map(|(key, member)| (key.clone(), member.node.clone())).collect();
+        for (rollout, node) in stuck {
+            let (by, command) = ("ada".to_owned(), RolloutCommand::Skip(node));
+            self.give(0, RolloutInput::Command { rollout, by, command });
         }
     }
 
