@@ -40,6 +40,8 @@ use crate::sync::Synchronization;
 /// How often one check-in is made smaller: by then a single fact is left of as many as it may carry, and is left out.
 const MAX_SHORTER: usize = 16;
 
+/// The most addresses of the control plane that one try to confirm goes through.
+const MAX_ADDRESSES: usize = 8;
 /// How long a check-in may go on that a try to confirm waits for.
 const HURRIED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -179,10 +181,11 @@ impl CheckInClient {
             CheckInWay::AnyConnection => self.by_request_of(&self.session, message).await,
             CheckInWay::NewConnection => {
                 let session = self.session.beside();
+                let first = session.destination().url;
                 // The release may have cut off one of the control plane's addresses alone.
-                for _ in 1..session.addresses() {
+                for _ in 1..MAX_ADDRESSES {
                     match self.by_request_of(&session, message).await {
-                        Err(CallError::Reach(error)) => {
+                        Err(CallError::Reach(error)) if session.destination().url != first => {
                             tracing::debug!(error = %chain(&error), "the next address is tried");
                         }
                         answer => return answer,

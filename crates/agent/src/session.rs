@@ -325,11 +325,6 @@ impl NodeSession {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many addresses of the control plane are known; each call that reaches none leads to the next one.
-    pub fn addresses(&self) -> usize {
-        self.shared().credentials.urls.len()
-    }
-
     /// Another session of the same node, with a connection of its own.
     pub fn beside(&self) -> NodeSession {
         let shared = self.shared();
