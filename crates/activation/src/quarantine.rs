@@ -70,15 +70,21 @@ impl Quarantine {
             return;
         }
         let before = self.0.iter().position(|known| known.id == generation.id).map(|at| self.0.remove(at));
-        let (returns, granted_after) =
-            before.map_or((0, 0), |before| (before.returns, before.granted_after));
+        let (returns, granted_after) = before.map_or((0, 0), |before| (before.returns, before.granted_after));
         if self.0.len() >= MAX_QUARANTINED {
             self.0.remove(0);
         }
         let Generation { id, seq, .. } = *generation;
         let returned = Some(now.clone());
         let returns = returns.saturating_add(1);
-        self.0.push(QuarantinedGeneration { id, seq, cause: cause.clone(), returns, returned, granted_after });
+        self.0.push(QuarantinedGeneration {
+            id,
+            seq,
+            cause: cause.clone(),
+            returns,
+            returned,
+            granted_after,
+        });
     }
 
     /// A generation may be activated again; whether it was remembered.

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use activation::guarded::{
-    ContactAnswer, ContactHistory, GUARDED_RETRY_WAITS, GuardedActivation, GuardAdmission, GuardEffect, GuardHold,
-    GuardInput, GuardSituation, HeldUntil, MAX_GUARDED_TRIES, OFFLINE_WINDOW, ReleaseTrial, admit_guarded,
-    held_back,
+    ContactAnswer, ContactHistory, GUARDED_RETRY_WAITS, GuardAdmission, GuardEffect, GuardHold, GuardInput,
+    GuardSituation, GuardedActivation, HeldUntil, MAX_GUARDED_TRIES, OFFLINE_WINDOW, ReleaseTrial,
+    admit_guarded, held_back,
 };
 use activation::{
     ActivationRecord, ActivationStage, BootMoment, BootTime, ContactRule, Generation, GenerationId,
@@ -35,7 +35,8 @@ fn contacts(answered: bool, secs: u64) -> ContactHistory {
 
 fn undone(cause: ReturnCause, returns: u32, secs: u64) -> Quarantine {
     let cause = serde_json::to_value(cause).unwrap();
-    let mut entry = serde_json::json!({"id": change(1).id, "seq": 1, "returns": returns, "returned": at(secs)});
+    let mut entry =
+        serde_json::json!({"id": change(1).id, "seq": 1, "returns": returns, "returned": at(secs)});
     entry.as_object_mut().unwrap().extend(cause.as_object().unwrap().clone());
     serde_json::from_value(serde_json::json!([entry])).unwrap()
 }
@@ -166,7 +167,8 @@ fn what_was_undone_is_tried_again_a_few_times_after_a_contact() {
     let row = Row { record: not_confirmed(2, 950), contacts: contacts(true, 951), ..Row::new() };
     assert_eq!(row.until(), HeldUntil::Wait(at(950).at.plus(GUARDED_RETRY_WAITS[1])));
     // The last time it is another change that is waited for.
-    let row = Row { record: not_confirmed(MAX_GUARDED_TRIES, 950), contacts: contacts(true, 951), ..Row::new() };
+    let row =
+        Row { record: not_confirmed(MAX_GUARDED_TRIES, 950), contacts: contacts(true, 951), ..Row::new() };
     assert_eq!(row.until(), HeldUntil::Change);
     // What failed by itself fails again.
     for cause in [
@@ -202,7 +204,11 @@ fn a_boot_begins_the_wait_anew() {
 }
 
 /// A guarded run whose contacts all fail, to its end: the record that it leaves.
-fn run_without_contact(record: ActivationRecord, mut now: u64, contacts: &ContactHistory) -> Option<(ActivationRecord, u64)> {
+fn run_without_contact(
+    record: ActivationRecord,
+    mut now: u64,
+    contacts: &ContactHistory,
+) -> Option<(ActivationRecord, u64)> {
     let admission = admit_guarded(&GuardSituation {
         under_way: None,
         trial: ReleaseTrial::None,
@@ -223,7 +229,9 @@ fn run_without_contact(record: ActivationRecord, mut now: u64, contacts: &Contac
                 GuardEffect::TryContact { .. } => {
                     guard.handle(GuardInput::ContactTried(Err("no route".to_owned())), at(now).at);
                 }
-                GuardEffect::Undo { .. } => effects = guard.handle(GuardInput::Undone(Vec::new()), at(now).at),
+                GuardEffect::Undo { .. } => {
+                    effects = guard.handle(GuardInput::Undone(Vec::new()), at(now).at)
+                }
                 GuardEffect::Keep => panic!("kept without a contact"),
                 _ => {}
             }

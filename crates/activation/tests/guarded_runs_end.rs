@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use activation::guarded::{
-    ContactAnswer, ContactHistory, FoundChanges, FoundGuardRecord, GuardedActivation, GuardAdmission, GuardEffect,
-    GuardInput, GuardSituation, MAX_UNDO_TRIES, ReleaseTrial, admit_guarded,
+    ContactAnswer, ContactHistory, FoundChanges, FoundGuardRecord, GuardAdmission, GuardEffect, GuardInput,
+    GuardSituation, GuardedActivation, MAX_UNDO_TRIES, ReleaseTrial, admit_guarded,
 };
 use activation::{
     ActivationProcess, ActivationRecord, BootMoment, BootTime, Generation, GenerationId, RETURN_RETRY,
@@ -82,7 +82,9 @@ fn nothing_is_changed_before_it_is_durable_and_armed() {
     let (guard, effects) = armed(true, OfflineGuard::Return);
     assert_eq!(kinds(&effects), ["arm", "persist"]);
     assert!(guard.is_armed());
-    for refusal in [GuardInput::NotArmed("no room".to_owned()), GuardInput::NotPersisted("no room".to_owned())] {
+    for refusal in
+        [GuardInput::NotArmed("no room".to_owned()), GuardInput::NotPersisted("no room".to_owned())]
+    {
         let (mut guard, _) = armed(true, OfflineGuard::Return);
         let effects = guard.handle(refusal, at(1000).at);
         assert_eq!(kinds(&effects), ["disarm", "refuse"]);
@@ -191,7 +193,8 @@ fn the_agent_that_changed_itself_confirms_nothing() {
     assert!(guard.handle(GuardInput::ContactTried(Ok(())), at(1020).at).is_empty());
     let found = FoundChanges { target: change().id, seq: 7, agent: true };
     let record = FoundGuardRecord::Record(guard.record().clone());
-    let (mut next, _) = GuardedActivation::resume(record, Some(found), ActivationProcess::Agent, &at(1030)).unwrap();
+    let (mut next, _) =
+        GuardedActivation::resume(record, Some(found), ActivationProcess::Agent, &at(1030)).unwrap();
     assert!(kinds(&next.handle(GuardInput::Tick, at(1080).at)).contains(&"try"));
     let kept = next.handle(GuardInput::ContactTried(Ok(())), at(1081).at);
     assert!(kinds(&kept).contains(&"keep"));
@@ -218,7 +221,8 @@ fn each_process_goes_on_with_each_stage() {
     assert!(guard.is_undoing() && kinds(&effects).contains(&"undo"));
     // A return goes on.
     let back = undoing();
-    for process in [ActivationProcess::Agent, ActivationProcess::AgentAfterDeath, ActivationProcess::Watchdog] {
+    for process in [ActivationProcess::Agent, ActivationProcess::AgentAfterDeath, ActivationProcess::Watchdog]
+    {
         let (_, effects) = resume(back.record(), process, at(1500)).unwrap();
         assert!(kinds(&effects).contains(&"undo"), "{process:?}");
     }
@@ -231,10 +235,17 @@ fn each_process_goes_on_with_each_stage() {
     assert!(guard.is_over());
     // Nothing is under way.
     assert!(resume(guard.record(), ActivationProcess::Agent, at(1120)).is_none());
-    assert!(GuardedActivation::resume(FoundGuardRecord::Absent, found, ActivationProcess::Agent, &at(1120)).is_none());
+    assert!(
+        GuardedActivation::resume(FoundGuardRecord::Absent, found, ActivationProcess::Agent, &at(1120))
+            .is_none()
+    );
     // A record that is damaged: what is known to have been changed is undone.
     let (guard, effects) =
-        GuardedActivation::resume(FoundGuardRecord::Damaged, found, ActivationProcess::Agent, &at(1120)).unwrap();
+        GuardedActivation::resume(FoundGuardRecord::Damaged, found, ActivationProcess::Agent, &at(1120))
+            .unwrap();
     assert!(guard.is_undoing() && kinds(&effects).contains(&"undo"));
-    assert!(GuardedActivation::resume(FoundGuardRecord::Damaged, None, ActivationProcess::Agent, &at(1120)).is_none());
+    assert!(
+        GuardedActivation::resume(FoundGuardRecord::Damaged, None, ActivationProcess::Agent, &at(1120))
+            .is_none()
+    );
 }

@@ -346,7 +346,10 @@ impl fmt::Display for ResourceExplanation {
             writeln!(f, "CONTENDED      {}", contention.details(now()))?;
         }
         if let Some(reaches) = &self.reaches {
-            writeln!(f, "guarded        it touches {reaches}: undone where no contact follows a change of it")?;
+            writeln!(
+                f,
+                "guarded        it touches {reaches}: undone where no contact follows a change of it"
+            )?;
         }
         if let Some(guard) = &self.guard {
             writeln!(f, "GUARDED        {}", model::text::one_line(guard))?;

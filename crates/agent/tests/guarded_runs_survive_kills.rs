@@ -67,25 +67,30 @@ fn at_every_point(step: &str, prepare: impl Fn(&Host), check: impl Fn(&Host, &st
 
 #[test]
 fn whatever_moment_of_a_guarded_run_it_went_down_at() {
-    at_every_point("run", |_| {}, |host, when, was_killed| {
-        host.goes_down();
-        look_at(&host.options(), &host.files(&Disk::new())).unwrap_or_else(|error| panic!("{when}: {error:?}"));
-        let record = host.record();
-        let was_confirmed = record.as_ref().is_some_and(|record| !record.kept.is_empty());
-        let expected = if was_confirmed { "two" } else { "as found" };
-        assert_eq!(host.read(RULES), expected, "{when}");
-        assert!(was_killed || was_confirmed, "{when}");
-        // An agent that starts ends what the one before could not end.
-        let (machine, storage, guard) = host.guard(&Disk::new());
-        assert!(!guard.resume(ActivationProcess::Agent).unwrap(), "{when}");
-        drop((guard, storage, machine));
-        host.run_and_confirm(&Disk::new());
-        assert_eq!(host.read(RULES), "two", "{when}");
-        assert!(matches!(host.boots(), ReturnLook::Over), "{when}");
-        assert_eq!(host.read(RULES), "two", "{when}");
-        assert!(!host.path("state/guarded-changes.json").exists(), "{when}");
-        assert!(!host.path("units/muster-return.service").exists(), "{when}");
-    });
+    at_every_point(
+        "run",
+        |_| {},
+        |host, when, was_killed| {
+            host.goes_down();
+            look_at(&host.options(), &host.files(&Disk::new()))
+                .unwrap_or_else(|error| panic!("{when}: {error:?}"));
+            let record = host.record();
+            let was_confirmed = record.as_ref().is_some_and(|record| !record.kept.is_empty());
+            let expected = if was_confirmed { "two" } else { "as found" };
+            assert_eq!(host.read(RULES), expected, "{when}");
+            assert!(was_killed || was_confirmed, "{when}");
+            // An agent that starts ends what the one before could not end.
+            let (machine, storage, guard) = host.guard(&Disk::new());
+            assert!(!guard.resume(ActivationProcess::Agent).unwrap(), "{when}");
+            drop((guard, storage, machine));
+            host.run_and_confirm(&Disk::new());
+            assert_eq!(host.read(RULES), "two", "{when}");
+            assert!(matches!(host.boots(), ReturnLook::Over), "{when}");
+            assert_eq!(host.read(RULES), "two", "{when}");
+            assert!(!host.path("state/guarded-changes.json").exists(), "{when}");
+            assert!(!host.path("units/muster-return.service").exists(), "{when}");
+        },
+    );
 }
 
 #[test]

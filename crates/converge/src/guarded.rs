@@ -92,8 +92,7 @@ pub fn command_after(
             NotifyAction::Reload => systemctl("reload-or-restart", &unit.unit),
         }),
         Spec::Exec(exec) => {
-            let goes_by_files =
-                cause == GuardedCause::Notified && loads_files(&exec.command).unwrap_or(true);
+            let goes_by_files = cause == GuardedCause::Notified && loads_files(&exec.command).unwrap_or(true);
             (goes_by_files && !resource.holds_secret).then(|| exec.command.clone())
         }
         _ => None,

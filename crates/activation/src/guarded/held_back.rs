@@ -53,7 +53,9 @@ impl HeldBackChange {
                 let minutes = at.since(now).as_secs().div_ceil(60);
                 format!("it is tried again in {minutes} min, after a contact ({tried})")
             }
-            HeldUntil::Change => "it is tried again once the release or a guarded resource changes".to_owned(),
+            HeldUntil::Change => {
+                "it is tried again once the release or a guarded resource changes".to_owned()
+            }
         }
     }
 }
@@ -100,11 +102,7 @@ pub fn what_is_held(
     quarantine.all().iter().filter_map(|known| held_back(quarantine, known.id, contacts, now)).collect()
 }
 
-fn until(
-    known: &QuarantinedGeneration,
-    contacts: &ContactHistory,
-    now: &BootMoment,
-) -> Option<HeldUntil> {
+fn until(known: &QuarantinedGeneration, contacts: &ContactHistory, now: &BootMoment) -> Option<HeldUntil> {
     // What failed by itself, or ended the agent, fails again.
     if known.cause != ReturnCause::NotConfirmed {
         return Some(HeldUntil::Change);

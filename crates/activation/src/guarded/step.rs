@@ -122,8 +122,15 @@ impl GuardedActivation {
         let (mut activation, _) = Activation::start(record, GenerationLimits::default(), found, now);
         let target = order.target.id;
         let effects = activation.handle(ActivationInput::Activate(Box::new(order)), now.at);
-        let mut guard =
-            GuardedActivation { activation, target, own: true, agent: false, trying: None, undo_tries: 0, keep_again: None };
+        let mut guard = GuardedActivation {
+            activation,
+            target,
+            own: true,
+            agent: false,
+            trying: None,
+            undo_tries: 0,
+            keep_again: None,
+        };
         let effects = guard.effects(effects);
         (guard, effects)
     }
@@ -153,7 +160,15 @@ impl GuardedActivation {
         let found = FoundHost { process, runs };
         let (activation, effects) = Activation::start(record, GenerationLimits::default(), found, now);
         let agent = changes.is_some_and(|changes| changes.agent);
-        let mut guard = GuardedActivation { activation, target, own: false, agent, trying: None, undo_tries: 0, keep_again: None };
+        let mut guard = GuardedActivation {
+            activation,
+            target,
+            own: false,
+            agent,
+            trying: None,
+            undo_tries: 0,
+            keep_again: None,
+        };
         let mut effects = guard.effects(effects);
         match &guard.activation.record().under_way {
             // It was confirmed, and its process ended before that was written down as the end.
@@ -210,8 +225,7 @@ impl GuardedActivation {
     /// What is due next undoes nothing: a try to reach the control plane.
     pub fn is_try_due(&self, now: BootTime) -> bool {
         let ActivationStage::Confirming(trial) = &self.record().under_way else { return false };
-        now < trial.deadline
-            && matches!(self.activation.next_deadline(), Some((_, ActivationDeadline::Try)))
+        now < trial.deadline && matches!(self.activation.next_deadline(), Some((_, ActivationDeadline::Try)))
     }
 
     /// Takes an input in; gives what the shell does next. All of it is carried out, or what follows an effect is given,

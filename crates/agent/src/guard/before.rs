@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use activation::guarded::{
-    GuardedActivation, GuardAdmission, GuardHold, GuardOrder, GuardSituation, ReleaseTrial, admit_guarded,
+    GuardAdmission, GuardHold, GuardOrder, GuardSituation, GuardedActivation, ReleaseTrial, admit_guarded,
 };
 use activation::{ActivationRecord, BootMoment, Generation, GenerationId};
 use spool::PeekedFile;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use activation::guarded::{GuardEffect, GuardInput, guarded_cause, held_back};
 use activation::ReturnCause;
+use activation::guarded::{GuardEffect, GuardInput, guarded_cause, held_back};
 use converge::ResourceId;
 use model::log::FactBody;
 

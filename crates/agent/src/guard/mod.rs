@@ -28,7 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use activation::guarded::{
-    ContactAnswer, ContactHistory, FoundChanges, FoundGuardRecord, GuardedActivation, GuardInput, HeldBackChange,
+    ContactAnswer, ContactHistory, FoundChanges, FoundGuardRecord, GuardInput, GuardedActivation,
+    HeldBackChange,
 };
 use activation::{ActivationProcess, BootTime, GenerationId, SwitchEnd};
 use converge::{Desired, ResourceId, RunScope};

@@ -65,8 +65,8 @@ impl GuardView {
             Ok(PeekedFile::Value(changes)) => changes.resources(),
             Ok(PeekedFile::Absent | PeekedFile::Damaged) | Err(_) => Vec::new(),
         };
-        let waiting = stands(&record, now.at)
-            .map(|(release, text)| WaitingGuardView { release, resources, text });
+        let waiting =
+            stands(&record, now.at).map(|(release, text)| WaitingGuardView { release, resources, text });
         let held = what_is_held(&record.quarantine, &ContactHistory::default(), &now);
         let held_back = held.last().map(|change| HeldBackView {
             resources: Vec::new(),

@@ -58,9 +58,9 @@ impl RunGuard {
     /// Begins the try that is due, where one is.
     fn contact_if_due(self: &Arc<RunGuard>) {
         let mut live = self.live();
-        let is_due = live.as_mut().is_some_and(|guard| {
-            guard.guard.is_trying() && !std::mem::replace(&mut guard.asked, true)
-        });
+        let is_due = live
+            .as_mut()
+            .is_some_and(|guard| guard.guard.is_trying() && !std::mem::replace(&mut guard.asked, true));
         drop(live);
         if let (true, Some(daemon)) = (is_due, self.daemon.get()) {
             daemon.try_contact(self.clone());

@@ -66,9 +66,11 @@ const WRAPPERS: &[(&str, &[&str], usize)] = &[
 ];
 const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "zsh", "ksh"];
 /// Words of a shell before which a command begins.
-const KEYWORDS: &[&str] = &["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "(", "fi", "done"];
+const KEYWORDS: &[&str] =
+    &["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "(", "fi", "done"];
 /// What systemctl does that changes nothing.
-const LOOKS: &[&str] = &["status", "show", "cat", "is-active", "is-enabled", "is-failed", "help", "list-dependencies"];
+const LOOKS: &[&str] =
+    &["status", "show", "cat", "is-active", "is-enabled", "is-failed", "help", "list-dependencies"];
 /// What makes a unit go by its files again.
 const RELOADS: &[&str] = &[
     "start",
@@ -79,7 +81,8 @@ const RELOADS: &[&str] = &[
     "try-reload-or-restart",
     "force-reload",
 ];
-const PACKAGE_MANAGERS: &[&str] = &["apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "rpm", "zypper", "apk", "pacman"];
+const PACKAGE_MANAGERS: &[&str] =
+    &["apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "rpm", "zypper", "apk", "pacman"];
 
 /// A program with its words, that touches the way to the host.
 struct ReachingProgram {
@@ -260,9 +263,7 @@ fn simple_commands(text: &str) -> Vec<Vec<String>> {
                 quote = Some(letter);
                 word.get_or_insert_default();
             }
-            (None, '#') if word.is_none() => {
-                while letters.next_if(|next| *next != '\n').is_some() {}
-            }
+            (None, '#') if word.is_none() => while letters.next_if(|next| *next != '\n').is_some() {},
             (None, ';' | '&' | '|' | '\n' | '(' | ')' | '`') => {
                 words.extend(word.take());
                 commands.push(std::mem::take(&mut words));
@@ -295,7 +296,10 @@ mod tests {
             ("env -i PATH=/sbin ip link set eth0 down", network),
             ("env -S 'ip link set eth0 down'", network),
             ("LANG=C DEBUG= iptables -P INPUT DROP", firewall),
-            ("LANG=C sudo env A=b nice -n 5 timeout -k 3 10s tc qdisc add dev eth0 root netem loss 100%", network),
+            (
+                "LANG=C sudo env A=b nice -n 5 timeout -k 3 10s tc qdisc add dev eth0 root netem loss 100%",
+                network,
+            ),
             ("sh -c 'sleep 1; ip link set eth0 down'", network),
             ("bash -ec \"echo a && sudo ufw enable\"", firewall),
             ("echo ip link set eth0 down", None),
