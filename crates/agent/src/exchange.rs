@@ -278,7 +278,7 @@ impl CheckInClient {
                 DaemonEvent::NotAnswered(ContactFailure::of(
                     &error,
                     ended,
-                    self.session.signer().tls_termination(),
+                    self.session.signer().tls_termination,
                 ))
             }
         };

@@ -80,7 +80,7 @@ pub struct Signer {
     fleet: FleetId,
     node: NodeId,
     key: Arc<SigningKey>,
-    tls_termination: TlsTermination,
+    pub(crate) tls_termination: TlsTermination,
     clock: Mutex<SignerClock>,
 }
 
@@ -176,11 +176,6 @@ impl Signer {
     fn offset(&self, problem: &Problem) -> Option<Result<i64, i64>> {
         let time = problem.server_time.filter(|_| problem.code == Code::Skewed.as_str())?;
         Some(self.believed(time))
-    }
-
-    /// Where TLS ends.
-    pub fn tls_termination(&self) -> TlsTermination {
-        self.tls_termination
     }
 
     fn believed(&self, server_time: Timestamp) -> Result<i64, i64> {
