@@ -33,7 +33,7 @@ pub struct Generation {
     pub id: GenerationId,
     /// The number of the newest release that gave it, for people and for anti-rollback; 0 for the host as found.
     pub seq: u64,
-    /// What keeping it takes on the disk, in bytes.
+    /// What keeping it takes on the disk, in bytes: its contents, and once it was switched to what they were unpacked to.
     pub bytes: u64,
 }
 

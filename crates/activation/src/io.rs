@@ -20,6 +20,15 @@ pub enum ActivationProcess {
     AgentAfterDeath,
     /// The watchdog: it ended whatever there was of the agent.
     Watchdog,
+    /// The watchdog, which saw that nobody goes on with a switch ([`ActivationRecord::is_abandoned`]).
+    WatchdogAlone,
+}
+
+impl ActivationProcess {
+    /// Whether it is the watchdog, which switches to nothing and asks no probe.
+    pub fn is_watchdog(self) -> bool {
+        matches!(self, ActivationProcess::Watchdog | ActivationProcess::WatchdogAlone)
+    }
 }
 
 /// How a process finds the host when it begins.
@@ -48,6 +57,8 @@ pub struct ActivationOrder {
 pub enum SwitchEnd {
     /// The host is on the generation.
     Done,
+    /// It is, and another program, or another unit, is the agent's: this process is none that the generation would start.
+    NeedsNewAgent,
     /// It is once it has booted.
     NeedsReboot {
         /// What asks for it: a kernel, systemd.
@@ -86,6 +97,11 @@ pub enum ActivationInput {
         /// Why.
         reason: String,
     },
+    /// [`ActivationEffect::StartAgentAnew`] is refused.
+    NotStartedAnew {
+        /// Why.
+        reason: String,
+    },
     /// The rollout of a generation was halted; the signature of what says so was verified.
     Halted(GenerationId),
     /// The rollout of a generation is at its end.
@@ -97,7 +113,8 @@ pub enum ActivationInput {
         /// Why.
         reason: String,
     },
-    /// [`ActivationEffect::Persist`] failed: what is durable is what was before, and nothing after it in the list was carried out.
+    /// [`ActivationEffect::Persist`] failed: what is durable is what was before, or already the new record, and nothing
+    /// after it in the list was carried out.
     NotPersisted {
         /// Why.
         reason: String,
@@ -106,6 +123,14 @@ pub enum ActivationInput {
     NotArmed {
         /// Why.
         reason: String,
+    },
+    /// What a generation takes was measured, now that the host was switched to it: the trees that its archives were unpacked
+    /// to are known only then.
+    Measured {
+        /// The generation.
+        generation: GenerationId,
+        /// What keeping it takes, in bytes.
+        bytes: u64,
     },
     /// Somebody at the host lets a generation be tried again.
     LiftQuarantine(GenerationId),
@@ -139,6 +164,9 @@ pub enum ActivationEffect {
     ArmWatchdog(WatchdogAlarm),
     /// Switches to a generation, once more where that was begun already. [`ActivationInput::Switched`] follows.
     Switch(Generation),
+    /// Ends this process, so that the agent starts as the generation on trial has it: that one goes on, and confirms.
+    /// [`ActivationInput::NotStartedAnew`] follows where that cannot be.
+    StartAgentAnew,
     /// Asks the probes from now on.
     StartProbes {
         /// The generation.

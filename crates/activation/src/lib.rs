@@ -20,15 +20,18 @@
 //! settled     another release comes           armed
 //! armed       the content before comes        returning
 //! armed       the switch ends                 confirming
+//! armed       the switch replaces the agent   confirming
 //! armed       the switch asks for a reboot    deferred
 //! armed       the switch fails                returning
 //! armed       its time is over                returning
 //! armed       its rollout is halted           returning (returns)
 //! armed       the agent dies three times      returning
+//! armed       nobody goes on with it          returning
 //! armed       the host boots                  returning
 //! armed       the host boots once too often   returning
 //! armed       the watchdog comes, too late    returning
 //! confirming  the content before comes        returning
+//! confirming  the new agent cannot start      returning
 //! confirming  a try is answered               probation
 //! confirming  a probe goes on failing         returning
 //! confirming  its time is over                returning (returns)
@@ -59,10 +62,11 @@
 //! - A return goes to the *recorded* confirmed generation, by identity. It waits for no network and no agent, and for room on
 //!   the disk only where the host is on a confirmed generation until it leaves.
 //! - A generation is confirmed only in the boot that it is tried in, with every enforcing probe asked after the switch
-//!   and passed, within its window.
+//!   and passed, within its window; where it replaces the agent, only by an agent that started as it says.
 //! - Time is that since the boot, with the boot's id. The wall clock is nowhere in it.
 //! - What a host returned from it does not activate again by itself.
 
+mod agent_watch;
 mod boot;
 mod generation;
 pub mod guarded;
@@ -73,6 +77,7 @@ mod quarantine;
 mod record;
 mod terms;
 
+pub use agent_watch::{AGENT_LOOKS, AGENT_PATIENCE, AgentWatch, StateHolder};
 pub use boot::{BootId, BootMoment, BootTime, MAX_BOOT_ID, ParseBootIdError};
 pub use generation::{Generation, GenerationId, GenerationLimits};
 pub use io::{
@@ -88,8 +93,8 @@ pub use model::health_probe::{
 pub use probe_results::{HealthProbeOutcome, HealthProbeResult, ProbeResultRefusal};
 pub use quarantine::{MAX_QUARANTINED, Quarantine, QuarantinedGeneration, REBOOTS_BEFORE_QUARANTINE};
 pub use record::{
-    ActivationRecord, ActivationStage, GenerationReturn, MAX_DEATHS, MAX_REASON, Probation, RETURN_LIMIT,
-    ReturnCause, Trial, WATCHDOG_SLACK, WatchdogDecision,
+    ActivationRecord, ActivationStage, AgentDeath, EndedReturn, GenerationReturn, MAX_DEATHS, MAX_REASON,
+    Probation, RETURN_LIMIT, ReturnCause, Trial, WATCHDOG_SLACK, WatchdogDecision,
 };
 pub use terms::{
     ActivationTerms, AfterConfirm, CheckTermsError, ContactRule, MAX_BOOTS, MAX_SWITCH, MAX_TRIES,

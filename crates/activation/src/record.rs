@@ -16,6 +16,7 @@ use std::time::Duration;
 use model::health_probe::ProbeTopology;
 use serde::{Deserialize, Serialize};
 
+use crate::agent_watch::AGENT_PATIENCE;
 use crate::boot::{BootId, BootMoment, BootTime};
 use crate::generation::{Generation, GenerationId};
 use crate::quarantine::Quarantine;
@@ -48,8 +49,12 @@ pub enum ReturnCause {
         /// The probe.
         probe: String,
     },
-    /// The agent died in it [`MAX_DEATHS`] times.
-    AgentDied,
+    /// The agent died in it.
+    AgentDied {
+        /// How that was known.
+        #[serde(default, skip_serializing_if = "AgentDeath::is_counted")]
+        how: AgentDeath,
+    },
     /// The host went down before the generation was confirmed, and the switch had not asked for it; or it had, and the
     /// boots that it may take were used up.
     Rebooted,
@@ -74,13 +79,39 @@ impl fmt::Display for ReturnCause {
             ReturnCause::SwitchTooLong => write!(f, "the switch did not end in its time"),
             ReturnCause::SwitchFailed { reason } => write!(f, "the switch failed: {reason}"),
             ReturnCause::ProbeFailed { probe } => write!(f, "the probe {probe} went on failing"),
-            ReturnCause::AgentDied => write!(f, "the agent died in it {MAX_DEATHS} times"),
+            ReturnCause::AgentDied { how: AgentDeath::Counted } => {
+                write!(f, "the agent died in it {MAX_DEATHS} times")
+            }
+            ReturnCause::AgentDied { how: AgentDeath::Gone } => {
+                let minutes = AGENT_PATIENCE.as_secs() / 60;
+                write!(
+                    f,
+                    "the agent ended in the middle of the switch, and none went on with it for {minutes} minutes"
+                )
+            }
             ReturnCause::Rebooted => write!(f, "the host went down before it was confirmed"),
             ReturnCause::FoundElsewhere => write!(f, "the host was found on something else"),
             ReturnCause::Halted => write!(f, "its rollout was halted"),
             ReturnCause::Superseded => write!(f, "another release came while it waited for a reboot"),
             ReturnCause::Unguarded { reason } => write!(f, "nothing would have undone it: {reason}"),
         }
+    }
+}
+
+/// How it is known that the agent died of a generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentDeath {
+    /// It died [`MAX_DEATHS`] times.
+    #[default]
+    Counted,
+    /// It ended in the middle of the switch, and none was seen since ([`AGENT_PATIENCE`]).
+    Gone,
+}
+
+impl AgentDeath {
+    fn is_counted(&self) -> bool {
+        *self == AgentDeath::Counted
     }
 }
 
@@ -140,6 +171,19 @@ pub struct GenerationReturn {
     pub deadline: BootTime,
 }
 
+/// A return that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EndedReturn {
+    /// What the host left.
+    pub from: Generation,
+    /// Why.
+    #[serde(flatten)]
+    pub cause: ReturnCause,
+    /// When it was back.
+    pub at: BootMoment,
+}
+
 /// What is under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "stage", rename_all = "kebab-case")]
@@ -174,6 +218,9 @@ pub struct ActivationRecord {
     /// What this host returned from.
     #[serde(default)]
     pub quarantine: Quarantine,
+    /// The last return, where nothing was confirmed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<EndedReturn>,
 }
 
 impl Default for ActivationRecord {
@@ -183,6 +230,7 @@ impl Default for ActivationRecord {
             under_way: ActivationStage::Settled,
             kept: Vec::new(),
             quarantine: Quarantine::default(),
+            returned: None,
         }
     }
 }
@@ -203,6 +251,59 @@ pub enum WatchdogDecision {
 }
 
 impl ActivationRecord {
+    /// The record, as the process goes on with it that has the state directory.
+    ///
+    /// - Nothing is under way: what the host holds is what is confirmed. So it is where a release was adopted without a
+    ///   trial, also by an agent that knows no generations.
+    /// - The record is gone or damaged: where the agent of a generation that is not held is kept, a trial was under way,
+    ///   and the host goes back to that generation. Else what it holds is confirmed. What it returned from before is
+    ///   forgotten.
+    pub fn found(
+        kept: Option<ActivationRecord>,
+        held: Generation,
+        ways_back: &[Generation],
+        now: &BootMoment,
+    ) -> ActivationRecord {
+        if let Some(mut record) = kept {
+            if record.under_way == ActivationStage::Settled && record.confirmed.id != held.id {
+                record.confirmed = held;
+                record.keep(held);
+                // Another release came at once.
+                record.returned = None;
+            }
+            return record;
+        }
+        let mut record = ActivationRecord { confirmed: held, ..ActivationRecord::default() };
+        record.keep(held);
+        if let Some(back) = ways_back.iter().rfind(|back| back.id != held.id) {
+            record.confirmed = *back;
+            record.keep(*back);
+            // It is due already: whoever looks goes on with it.
+            record.under_way = ActivationStage::Returning(GenerationReturn {
+                from: held,
+                cause: ReturnCause::FoundElsewhere,
+                boot: now.boot.clone(),
+                deadline: BootTime::BOOT,
+            });
+        }
+        record
+    }
+
+    /// The host is on its confirmed generation by what was durable before, and leaves it with this record. `before`:
+    /// nothing where there was none.
+    pub fn begins_trial(&self, before: Option<&ActivationRecord>) -> bool {
+        let is_on_confirmed = before.is_none_or(|before| !before.under_way.is_guarded());
+        is_on_confirmed && matches!(self.under_way, ActivationStage::Armed(_))
+    }
+
+    /// A generation is what is on the disk last.
+    pub(crate) fn keep(&mut self, generation: Generation) {
+        self.kept.retain(|kept| kept.id != generation.id);
+        if generation.id != GenerationId::AS_FOUND {
+            self.kept.push(generation);
+        }
+    }
+
     /// What a watchdog does about it at a time. An agent that lives comes before it by [`WATCHDOG_SLACK`].
     pub fn watchdog(&self, now: &BootMoment) -> WatchdogDecision {
         let (boot, deadline) = match &self.under_way {
@@ -240,6 +341,11 @@ impl ActivationRecord {
 }
 
 impl ActivationStage {
+    /// A watchdog looks after it.
+    pub fn is_guarded(&self) -> bool {
+        !matches!(self, ActivationStage::Settled | ActivationStage::Probation(_))
+    }
+
     /// What follows where the host has booted since.
     pub(crate) fn after_boot(&self) -> WatchdogDecision {
         match self {

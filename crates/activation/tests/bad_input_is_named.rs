@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess,
-    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, BootId, BootMoment, BootTime,
-    CheckTermsError, ContactRule, DeclareProbesError, FoundHost, GenerationLimits, HealthProbe,
-    HealthProbeMode, HealthProbeOutcome, HealthProbeResult, MAX_PROBES, MAX_QUARANTINED, ProbeTopology,
-    ReturnCause, SwitchEnd,
+    ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AgentDeath, BootId, BootMoment,
+    BootTime, CheckTermsError, ContactRule, DeclareProbesError, FoundHost, GenerationLimits, HealthProbe,
+    HealthProbeMode, HealthProbeOutcome, HealthProbeResult, MAX_PROBES, MAX_QUARANTINED, PERSIST_RETRY,
+    ProbeTopology, ReturnCause, SwitchEnd,
 };
 use simulated::{SECOND, boot_id, generation, id, probe};
 
@@ -44,6 +44,10 @@ fn confirming() -> Activation {
     host.handle(activate(1, ActivationTerms::default()), START);
     host.handle(ActivationInput::Switched { target: id(1), end: SwitchEnd::Done }, at(100));
     host
+}
+
+fn at_millis(millis: u64) -> BootTime {
+    BootTime::after_boot(Duration::from_millis(millis))
 }
 
 fn at(secs: u64) -> BootTime {
@@ -129,6 +133,62 @@ fn nothing_is_switched_where_the_way_back_cannot_be_made_durable() {
     }
 }
 
+/// A record that could not be synced may be durable all the same: what counts is written in its place.
+#[test]
+fn what_was_given_up_is_overwritten() {
+    let unsynced = || ActivationInput::NotPersisted { reason: "it cannot be synced".to_owned() };
+    let persisted = |effects: &[ActivationEffect]| {
+        effects.iter().find_map(|effect| match effect {
+            ActivationEffect::Persist(record) => Some(ActivationRecord::clone(record)),
+            _ => None,
+        })
+    };
+    // A refused activation would be gone on with at the next start.
+    let mut refusing = host(GenerationLimits::default());
+    let before = refusing.record().clone();
+    refusing.handle(activate(1, ActivationTerms::default()), START);
+    let refused = refusing.handle(unsynced(), START);
+    assert_eq!(persisted(&refused), Some(before.clone()), "before anything is told");
+    assert!(refusing.is_at_rest(), "unless that fails too");
+    assert!(matches!(refusal(refusing.handle(unsynced(), START)), ActivationRefusal::NotArmed { .. }));
+    assert!(!refusing.is_at_rest());
+    let (due, _) = refusing.next_deadline().unwrap();
+    assert_eq!(due, START.plus(PERSIST_RETRY));
+    assert!(refusing.handle(ActivationInput::Tick, at_millis(4999)).is_empty());
+    assert_eq!(persisted(&refusing.handle(ActivationInput::Tick, due)), Some(before));
+    assert!(refusing.is_at_rest());
+    // A generation that was not confirmed would be.
+    let mut tried = confirming();
+    tried.handle(ActivationInput::Probe(passed(1, 1, 101)), at(101));
+    let trial = tried.record().clone();
+    let answer = ActivationInput::ConfirmAnswered { generation: id(1), boot: boot_id(1) };
+    assert!(persisted(&tried.handle(answer, at(102))).is_some());
+    tried.handle(unsynced(), at(102));
+    assert!(!tries(&mut tried, at(103)), "nothing is tried that could not be written down");
+    assert_eq!(persisted(&tried.handle(ActivationInput::Tick, at(107))), Some(trial));
+    assert!(tries(&mut tried, at(107)));
+}
+
+/// Where neither the confirmation nor the return from it could be made durable, the mark says where the host is.
+#[test]
+fn a_host_that_is_on_the_generation_before_is_not_taken_for_confirmed() {
+    let mut host = confirming();
+    host.handle(ActivationInput::Probe(passed(1, 1, 101)), at(101));
+    host.handle(ActivationInput::ConfirmAnswered { generation: id(1), boot: boot_id(1) }, at(102));
+    let record = host.record().clone();
+    assert!(matches!(record.under_way, ActivationStage::Probation(_)));
+    let goes_back = |runs, process| {
+        let (found, moment) = (FoundHost { process, runs }, BootMoment { boot: boot_id(1), at: at(110) });
+        let (_, effects) = Activation::start(record.clone(), GenerationLimits::default(), found, &moment);
+        effects.iter().any(|effect| matches!(effect, ActivationEffect::Return { to, .. } if to.id == id(0)))
+    };
+    assert!(goes_back(Some(id(0)), ActivationProcess::Agent));
+    assert!(goes_back(Some(id(0)), ActivationProcess::AgentAfterDeath));
+    assert!(!goes_back(Some(id(1)), ActivationProcess::Agent));
+    assert!(!goes_back(None, ActivationProcess::Agent), "a run of the same content may be under way");
+    assert!(!goes_back(Some(id(0)), ActivationProcess::Watchdog), "that is the agent's");
+}
+
 #[test]
 fn terms_out_of_bounds_are_refused() {
     let good = ActivationTerms::default();
@@ -173,6 +233,43 @@ fn generations_that_do_not_fit_beside_each_other_are_refused() {
     assert_eq!(refused, ActivationRefusal::TooLarge { bytes: 200 });
 }
 
+/// What was unpacked counts once it is there: the oldest generation that nothing needs goes for it.
+#[test]
+fn a_generation_that_was_measured_leaves_less_room_for_others() {
+    let mut host = host(GenerationLimits { count: 4, bytes: 500 });
+    let mut confirm = |number: u8, from: u64| {
+        host.handle(activate(number, ActivationTerms::default()), at(from));
+        host.handle(ActivationInput::Switched { target: id(number), end: SwitchEnd::Done }, at(from + 1));
+        host.handle(ActivationInput::Probe(passed(number, 1, from + 2)), at(from + 2));
+        let answered = ActivationInput::ConfirmAnswered { generation: id(number), boot: boot_id(1) };
+        host.handle(answered, at(from + 3));
+        host.handle(ActivationInput::RolloutEnded(id(number)), at(from + 4));
+        assert_eq!(host.record().confirmed.id, id(number));
+    };
+    (1..=3).for_each(|number| confirm(number, u64::from(number) * 100));
+    let kept = |host: &Activation| host.record().kept.iter().map(|kept| kept.bytes).collect::<Vec<_>>();
+    assert_eq!(kept(&host), [100; 3]);
+    let forgotten = |effects: &[ActivationEffect]| {
+        let ids = effects.iter().find_map(|effect| match effect {
+            ActivationEffect::Forget(ids) => Some(ids.clone()),
+            _ => None,
+        });
+        ids.unwrap_or_default()
+    };
+    let measured = |number: u8, bytes| ActivationInput::Measured { generation: id(number), bytes };
+    assert_eq!(host.handle(measured(3, 100), at(500)), [], "nothing new");
+    assert_eq!(forgotten(&host.handle(measured(3, 300), at(500))), []);
+    assert_eq!((kept(&host), host.record().confirmed.bytes), (vec![100, 100, 300], 300));
+    assert_eq!(forgotten(&host.handle(measured(3, 350), at(501))), [id(1)]);
+    assert_eq!(kept(&host), [100, 350]);
+    // What is confirmed stays, whatever it takes; of a generation that is not kept nothing is known.
+    assert_eq!(forgotten(&host.handle(measured(3, 9000), at(502))), [id(2)]);
+    assert_eq!(host.handle(measured(1, 7), at(503)), []);
+    assert_eq!(kept(&host), [9000]);
+    let refused = refusal(host.handle(activate(4, ActivationTerms::default()), at(504)));
+    assert_eq!(refused, ActivationRefusal::TooLarge { bytes: 9100 });
+}
+
 #[test]
 fn a_generation_in_which_the_agent_died_three_times_stays_in_quarantine() {
     let record = confirming().record().clone();
@@ -186,7 +283,10 @@ fn a_generation_in_which_the_agent_died_three_times_stays_in_quarantine() {
     host.handle(ActivationInput::Returned, at(120));
     assert_eq!(host.record().confirmed, generation(0));
     let refused = refusal(host.handle(activate(1, ActivationTerms::default()), at(130)));
-    assert_eq!(refused, ActivationRefusal::Quarantined { cause: ReturnCause::AgentDied });
+    assert_eq!(
+        refused,
+        ActivationRefusal::Quarantined { cause: ReturnCause::AgentDied { how: AgentDeath::Counted } }
+    );
     host.handle(ActivationInput::LiftQuarantine(id(1)), at(131));
     host.handle(activate(1, ActivationTerms::default()), at(132));
     assert!(matches!(host.record().under_way, ActivationStage::Armed(_)));

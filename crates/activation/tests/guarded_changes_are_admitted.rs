@@ -173,7 +173,7 @@ fn what_was_undone_is_tried_again_a_few_times_after_a_contact() {
     // What failed by itself fails again.
     for cause in [
         ReturnCause::SwitchFailed { reason: "ssh did not start".to_owned() },
-        ReturnCause::AgentDied,
+        ReturnCause::AgentDied { how: activation::AgentDeath::default() },
         ReturnCause::SwitchTooLong,
         ReturnCause::FoundElsewhere,
     ] {

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use activation::{
-    ActivationRecord, ActivationStage, ActivationTerms, BootTime, Generation, GenerationId, GenerationReturn,
-    HealthProbe, HealthProbeKind, HealthProbeMode, MetricBound, Probation, ProbeTopology, ReturnCause, Trial,
+    ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootTime, Generation, GenerationId,
+    GenerationReturn, HealthProbe, HealthProbeKind, HealthProbeMode, MetricBound, Probation, ProbeTopology,
+    ReturnCause, Trial,
 };
 use model::Digest;
 use serde_json::{Value, json};
@@ -126,7 +127,14 @@ fn every_stage_is_written_and_read_as_before() {
             back(ReturnCause::ProbeFailed { probe: "web".to_owned() }),
             back_json(json!({"cause": "probe-failed", "probe": "web"})),
         ),
-        (back(ReturnCause::AgentDied), back_json(json!({"cause": "agent-died"}))),
+        (
+            back(ReturnCause::AgentDied { how: AgentDeath::Counted }),
+            back_json(json!({"cause": "agent-died"})),
+        ),
+        (
+            back(ReturnCause::AgentDied { how: AgentDeath::Gone }),
+            back_json(json!({"cause": "agent-died", "how": "gone"})),
+        ),
         (back(ReturnCause::Rebooted), back_json(json!({"cause": "rebooted"}))),
         (back(ReturnCause::FoundElsewhere), back_json(json!({"cause": "found-elsewhere"}))),
         (back(ReturnCause::Halted), back_json(json!({"cause": "halted"}))),
@@ -172,6 +180,16 @@ fn what_was_returned_from_is_written_and_read_as_before() {
     form["quarantine"][0]["grantedAfter"] = json!(2);
     let record: ActivationRecord = serde_json::from_str(&form.to_string()).unwrap();
     assert!(record.quarantine.of(generation(2).id).is_none());
+}
+
+#[test]
+fn a_return_that_ended_is_written_and_read_as_before() {
+    let form = json!({"confirmed": {"id": ONE, "seq": 41, "bytes": 1000}, "underWay": {"stage": "settled"}, "quarantine": [],
+                      "returned": {"from": {"id": TWO, "seq": 42, "bytes": 1000}, "cause": "halted",
+                                   "at": {"boot": "0c7d", "at": 900_000}}});
+    let record: ActivationRecord = serde_json::from_str(&form.to_string()).unwrap();
+    assert_eq!(record.returned.as_ref().unwrap().cause, ReturnCause::Halted);
+    assert_eq!(serde_json::to_value(&record).unwrap(), form);
 }
 
 #[test]

@@ -112,6 +112,7 @@ fn happenings(own: ActivationTerms) -> Vec<(&'static str, Happening)> {
         host
     });
     let no_disk = ActivationInput::NotPersisted { reason: String::new() };
+    let not_started = ActivationInput::NotStartedAnew { reason: String::new() };
     let no_watchdog = ActivationInput::NotArmed { reason: String::new() };
     let overdue = BootTime::after_boot(160 * SECOND + WATCHDOG_SLACK);
     let (agent, died) = (ActivationProcess::Agent, ActivationProcess::AgentAfterDeath);
@@ -122,6 +123,8 @@ fn happenings(own: ActivationTerms) -> Vec<(&'static str, Happening)> {
         ("the same, and no watchdog", then(activate(2, own), no_watchdog)),
         ("the content before comes", given(activate(0, own))),
         ("the switch ends", given(switched(SwitchEnd::Done))),
+        ("the switch replaces the agent", given(switched(SwitchEnd::NeedsNewAgent))),
+        ("the new agent cannot start", given(not_started)),
         ("the switch asks for a reboot", given(switched(reboot))),
         ("the switch fails", given(switched(SwitchEnd::Failed { reason: String::new() }))),
         ("a try is answered", given(answered(1))),
@@ -136,6 +139,7 @@ fn happenings(own: ActivationTerms) -> Vec<(&'static str, Happening)> {
         ("the agent restarts", process(agent, 1, 1, START)),
         ("the agent dies", process(died, 1, 1, START)),
         ("the agent dies three times", process(died, 3, 1, START)),
+        ("nobody goes on with it", process(ActivationProcess::WatchdogAlone, 1, 1, START)),
         ("the host boots", process(agent, 1, 2, START)),
         (
             "the host boots once too often",

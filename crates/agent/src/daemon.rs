@@ -42,7 +42,7 @@ use model::policy::Policy;
 use model::{Digest, Hostname, Timestamp};
 use net::notify::ServiceState;
 use net::tasks;
-use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits};
+use node::{Adoption, CheckInWay, Node, NodeEffect, NodeInput, ObservedTraits};
 use providers::traits::Collectors;
 use tokio::time::Instant;
 
@@ -256,7 +256,7 @@ impl Daemon {
             }
             DaemonEvent::Acknowledged { delivery, more } => self.acknowledged(delivery, more),
             DaemonEvent::StateLost(lost) => self.state_lost(lost),
-            DaemonEvent::AgentPutBack => self.restart_when_idle(),
+            DaemonEvent::AgentReplaced => self.restart_when_idle(),
             // It is followed with whatever is heard.
             DaemonEvent::GuardChanged => {}
             DaemonEvent::IdentityCopied(copied) => {
@@ -360,7 +360,7 @@ impl Daemon {
                 self.perform(effect);
             }
             if is_at_once && before != self.node.adoption().map(|held| held.digest) {
-                self.activations.tell(ActivationCommand::AdoptedAtOnce);
+                self.activations.adopted_at_once();
             }
         }
         self.watch.show(self.node.contentions(), self.node.scans());
@@ -377,7 +377,8 @@ impl Daemon {
     fn perform(&mut self, effect: NodeEffect) {
         match effect {
             NodeEffect::CollectTraits => self.collect_traits(),
-            NodeEffect::CheckIn(check_in) => self.check_in(*check_in),
+            NodeEffect::CheckIn(check_in, way) => self.check_in(*check_in, way),
+            NodeEffect::HurryCheckIn => self.exchange.hurry(),
             NodeEffect::Fetch { contents, inline } => self.fetch(contents, inline),
             NodeEffect::Adopt(adoption) => self.adopt(*adoption),
             NodeEffect::Prepare(adoption) => self.prepare(*adoption),
@@ -463,14 +464,14 @@ impl Daemon {
         });
     }
 
-    fn check_in(&mut self, message: CheckIn) {
+    fn check_in(&mut self, message: CheckIn, way: CheckInWay) {
         self.last_check_in =
             Some(CheckIn { traits: None, full: false, run_confirmed: None, header: None, ..message.clone() });
         self.check_ins += 1;
         self.checking_in = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();
-        tasks::spawn(async move { exchange.check_in(message, newest).await });
+        tasks::spawn(async move { exchange.check_in(message, way, newest).await });
     }
 
     fn fetch(&self, contents: BTreeSet<Digest>, inline: Vec<String>) {

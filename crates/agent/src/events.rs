@@ -74,7 +74,7 @@ pub enum DaemonEvent {
     /// The state directory was lost under the daemon. The node's identity lies there again.
     StateLost(LostState),
     /// The agent's own program or its unit is another one now: it starts anew once nothing runs.
-    AgentPutBack,
+    AgentReplaced,
     /// A guarded run begins to wait for a contact, or does so no more (CNV-11).
     GuardChanged,
     /// What the control plane acknowledged is recorded, or could not be.

@@ -3,7 +3,8 @@
 //! ```text
 //! node's check-in  --> what `join` wrote is taken up first;
 //!                  --> stream, when it is open and free ----+--> DaemonEvent::Answered
-//!                  \-> else a request of its own -----------+
+//!                  |-> else a request of its own -----------+
+//!                  \-> to confirm a release: a request over a connection of its own
 //! delivery of facts -> stream, when it is open and free -------> DaemonEvent::Flushed
 //! ```
 //!
@@ -13,11 +14,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
 use model::{AgentCapabilities, AgentInstance, Digest, Hostname, Timestamp};
-use node::{CheckInOmissions, NodeInput, TooLarge, Witness};
+use node::{CheckInOmissions, CheckInWay, NodeInput, TooLarge, Witness};
 use tokio::sync::{Semaphore, watch};
 use trust::RecipientKey;
 use trust::seen::Seen;
@@ -28,12 +30,16 @@ use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
 use crate::membership::MembershipFile;
 use crate::rejoin::{RejoinFollower, SessionPlace};
+use crate::render::chain;
 use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
 use crate::sync::Synchronization;
 
 /// How often one check-in is made smaller: by then a single fact is left of as many as it may carry, and is left out.
 const MAX_SHORTER: usize = 16;
+
+/// How long a check-in may go on that a try to confirm waits for.
+const HURRIED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Who speaks in check-ins.
 pub struct AgentIntroduction {
@@ -62,6 +68,8 @@ pub struct CheckInClient {
     introduced: AtomicBool,
     /// The control plane says that another host holds the node's key.
     copied: AtomicBool,
+    /// The check-in under way is to end soon.
+    hurry: watch::Sender<()>,
     /// Locked for moments only.
     witness: Mutex<Witness>,
     /// Locked for moments only.
@@ -93,6 +101,7 @@ impl CheckInClient {
             introduction,
             introduced,
             copied,
+            hurry: watch::Sender::new(()),
             witness,
             left_out,
         }
@@ -163,15 +172,34 @@ impl CheckInClient {
         true
     }
 
+    async fn by_request(&self, message: &mut CheckIn, way: CheckInWay) -> Result<Answer, CallError> {
+        match way {
+            CheckInWay::AnyConnection => self.by_request_of(&self.session, message).await,
+            CheckInWay::NewConnection => {
+                let session = self.session.beside();
+                // The release may have cut off one of the control plane's addresses alone.
+                for _ in 1..session.addresses() {
+                    match self.by_request_of(&session, message).await {
+                        Err(CallError::Reach(error)) => {
+                            tracing::debug!(error = %chain(&error), "the next address is tried");
+                        }
+                        answer => return answer,
+                    }
+                }
+                self.by_request_of(&session, message).await
+            }
+        }
+    }
+
     /// Checks in by a request; made smaller as long as the control plane refuses it as too large.
-    async fn by_request(&self, message: &mut CheckIn) -> Result<Answer, CallError> {
+    async fn by_request_of(&self, session: &NodeSession, message: &mut CheckIn) -> Result<Answer, CallError> {
         for _ in 0..MAX_SHORTER {
-            match self.session.post(route::CHECKIN, message).await {
+            match session.post(route::CHECKIN, message).await {
                 Err(CallError::Refused(problem)) if self.make_smaller(message, &problem).await => {}
                 answer => return answer,
             }
         }
-        self.session.post(route::CHECKIN, message).await
+        session.post(route::CHECKIN, message).await
     }
 
     /// Checks in over the stream; `None`: there is none that is free, or no answer came.
@@ -249,23 +277,54 @@ impl CheckInClient {
     }
 
     /// Checks in for the node, and reports the outcome to the daemon.
-    pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
+    pub async fn check_in(&self, mut message: CheckIn, way: CheckInWay, newest: Option<(Digest, u64)>) {
         let has_traits = message.traits.is_some();
         if !has_traits {
             self.left_out().traits_are_said();
         }
         let acked_before = self.load(&mut message, newest);
         self.introduce(&mut message).await;
+        let mut hurried = self.hurry.subscribe();
+        let given_up = async {
+            // The sender is this client's own.
+            let _ = hurried.changed().await;
+            tokio::time::sleep(HURRIED_WITHIN).await;
+        };
+        let event = tokio::select! {
+            event = self.asked(message, way, has_traits, acked_before) => event,
+            () = given_up => {
+                // What comes next goes another way.
+                self.session.next_url();
+                let text = "no answer came, and a release waits to be confirmed".to_owned();
+                DaemonEvent::NotAnswered(ContactFailure::unanswered(text))
+            }
+        };
+        self.daemon.send(event).await;
+    }
+
+    /// A check-in that is under way is given up unless it is answered soon: another one waits for it.
+    pub fn hurry(&self) {
+        self.hurry.send_replace(());
+    }
+
+    /// Asks, and says what came of it.
+    async fn asked(
+        &self,
+        mut message: CheckIn,
+        way: CheckInWay,
+        has_traits: bool,
+        acked_before: u64,
+    ) -> DaemonEvent {
         let place = self.rejoin.look().await;
         // A link that is open leads to the control plane before.
-        if place == SessionPlace::Same
+        if way == CheckInWay::AnyConnection
+            && place == SessionPlace::Same
             && let Some(answer) = self.over_stream(&message).await
         {
             self.tell_traits_left_out(has_traits, &message).await;
-            return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
+            return DaemonEvent::Answered { answer: Box::new(answer), acked_before };
         }
-        let answer = self.by_request(&mut message).await;
-        let event = match answer {
+        match self.by_request(&mut message, way).await {
             Ok(answer) => {
                 self.sync.links.reached();
                 // The time with which the request was signed was judged and accepted.
@@ -281,8 +340,7 @@ impl CheckInClient {
                     self.session.signer().tls_termination,
                 ))
             }
-        };
-        self.daemon.send(event).await;
+        }
     }
 
     /// Delivers the facts that wait over the open stream, and reports to the daemon how far they

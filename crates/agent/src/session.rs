@@ -86,8 +86,7 @@ pub struct Signer {
 
 #[derive(Clone, Copy, Default)]
 struct SignerClock {
-    /// What the control plane's clock is ahead of ours, in milliseconds, when it refused
-    /// for skew.
+    /// What the control plane's clock is ahead of ours, in milliseconds, when it refused for skew.
     offset: i64,
     /// The number of the last signature.
     number: u64,
@@ -241,8 +240,7 @@ pub struct NodeSession {
     signer: Arc<Signer>,
     /// Locked for moments only.
     shared: Mutex<SharedConnection>,
-    /// Held while a connection is dialled, so that calls share it. No request waits for it that
-    /// has a connection.
+    /// Held while a connection is dialled, so that calls share it. No request waits for it that has a connection.
     dialing: tokio::sync::Mutex<()>,
 }
 
@@ -320,6 +318,11 @@ impl NodeSession {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many addresses of the control plane are known; each call that reaches none leads to the next one.
+    pub fn addresses(&self) -> usize {
+        self.shared().credentials.urls.len()
+    }
+
     /// Another session of the same node, with a connection of its own.
     pub fn beside(&self) -> NodeSession {
         let shared = self.shared();
@@ -356,8 +359,7 @@ impl NodeSession {
     /// Posts a message and reads the answer.
     ///
     /// # Errors
-    /// [`CallError`] says what failed; after a failure to reach it, the next call tries
-    /// the next URL.
+    /// [`CallError`] says what failed; after a failure to reach it, the next call tries the next URL.
     pub async fn post<T: Serialize, A: DeserializeOwned>(
         &self,
         path: &str,

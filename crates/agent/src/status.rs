@@ -489,7 +489,7 @@ impl StatusText<'_> {
             writeln!(f, "NO RUN         can be made since {since}: {}", one_line(&unmade.reason))?;
         }
         if let Some(activation) = &daemon.activation {
-            writeln!(f, "ROLLOUT        release {} {}", activation.release, one_line(&activation.text))?;
+            writeln!(f, "ROLLOUT        {activation}")?;
         }
         write!(f, "{}", daemon.guard)?;
         if let Some(unadopted) = &daemon.unadopted {

@@ -14,6 +14,7 @@ use model::{Contention, Kind, ObjectKey, PathState, ResourceReport, Timestamp};
 use node::Adoption;
 use serde::{Deserialize, Serialize};
 
+use crate::activations::ActivationView;
 use crate::clock::now;
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, word};
@@ -127,6 +128,10 @@ pub struct ResourceExplanation {
     /// When Muster first changed it, and what was there before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerView>,
+    /// How the activation of another release stands, or that this host went back from one: it may declare the resource
+    /// otherwise (ROL-7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<ActivationView>,
 }
 
 /// What the ledger knows of a resource, without content.
@@ -308,6 +313,7 @@ impl FoundResource<'_> {
             guard: None,
             on_remove: resource.on_remove,
             ledger: None,
+            activation: None,
         }
     }
 }
@@ -366,7 +372,11 @@ impl fmt::Display for ResourceExplanation {
             }
         }
         self.show_outcome(f)?;
-        self.show_ledger(f)
+        self.show_ledger(f)?;
+        match &self.activation {
+            Some(activation) => writeln!(f, "ROLLOUT        {activation}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -11,11 +11,16 @@ use agent::generations::{GenerationFiles, InstalledAgent, ReturnUnits, ReturnWat
 use agent::guard::GuardedChanges;
 use agent::identity::{self, Membership};
 use agent::state::{Durable, StateDir};
+use catalog::module::CommandLine;
+use catalog::types::ARCHIVE_TEXT;
+use converge::kinds::image::ordered;
+use converge::kinds::switch::SwitchMemory;
 use converge::{LedgerEntry, Pending, Record, ResourceId};
-use model::Digest;
 use model::replication::Mode;
+use model::{Digest, Fields};
 use node::work::ActionMark;
 use node::{Adoption, LastRun};
+use providers::Blobs;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use spool::{Disk, FORMAT, PeekedFile, StateFile};
@@ -105,6 +110,31 @@ fn activation_record() -> ActivationRecord {
     }))
 }
 
+/// What is remembered of the parts of a generation: a tree of an image, the order of its trees, a pair of commands. That
+/// this is what they write hold `crates/providers/tests/images_are_switched_whole.rs` and `converge::kinds::switch`.
+fn unpacked() -> Vec<(&'static str, Fields)> {
+    let digest = Digest::of(CONTENT);
+    let switch = SwitchMemory {
+        to: "2.1".to_owned(),
+        before: Some("2.0".to_owned()),
+        back: CommandLine::Argv(vec!["/usr/sbin/fwctl".to_owned(), "revert".to_owned()]),
+        back_before: Some(CommandLine::Shell("fwctl revert".to_owned())),
+        ended: true,
+    };
+    let tree = json!({
+        ARCHIVE_TEXT: format!("sha256:{digest}"),
+        ".": "directory 0755 - -",
+        "./bin": "directory 0755 - -",
+        "./bin/app": format!("sha256:{digest} 13 bytes 0755 root root"),
+        "./current": "link bin/app",
+    });
+    vec![
+        ("/opt/.app.generations", ordered("b", &["a".to_owned()])),
+        ("/opt/.app.generations/b", of(tree)),
+        ("switch:firmware", switch.write().unwrap()),
+    ]
+}
+
 /// Of runs that could cut the host off (CNV-11): one was undone twice, and another try was granted.
 fn guard_record() -> ActivationRecord {
     let kept = json!({"id": Digest::of(b"3"), "seq": 6, "bytes": 0});
@@ -146,6 +176,9 @@ fn write_all(directory: &Path) {
     files.keep(&durable, &durable.adoption().unwrap().unwrap()).unwrap();
     files.persist(&activation_record()).unwrap();
     files.arrive(activation_record().confirmed.id).unwrap();
+    for (path, unpacked) in unpacked() {
+        durable.keep_unpacked(path, Some(&unpacked)).unwrap();
+    }
     files.guards().persist(&guard_record()).unwrap();
     changes_file(directory).store(&guarded_changes()).unwrap();
     durable.keep_mode(Mode::Managed).unwrap();
@@ -181,6 +214,12 @@ fn read_all(directory: &Path) {
         assert_eq!(files.guards().peek().unwrap(), PeekedFile::Value(guard_record()));
         assert_eq!(changes_file(directory).peek().unwrap(), PeekedFile::Value(guarded_changes()));
         assert_eq!(files.kept_adoption(record.confirmed.id).unwrap(), durable.adoption().unwrap());
+    }
+    for (path, unpacked) in unpacked() {
+        // A format of before images and switches has none.
+        if let Some(found) = durable.unpacked(path).unwrap() {
+            assert_eq!(found, unpacked, "{path}");
+        }
     }
     assert_eq!(durable.kept_mode().unwrap(), Mode::Managed);
     assert!(durable.knows_folder("/srv/manifests").unwrap() && !durable.knows_folder("/srv/other").unwrap());

@@ -1,12 +1,17 @@
 //! ROL-7, ROL-10: the files of generations are as before or as written, whatever operation of the disk fails or is
 //! torn; what a kept generation needs is no garbage, and what is forgotten is gone.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use activation::{ActivationRecord, Generation, GenerationId};
+use activation::{
+    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
+    ActivationStage, ActivationTerms, BootMoment, BootTime, FoundHost, Generation, GenerationId,
+    GenerationLimits, ProbeTopology,
+};
 use agent::generations::{GenerationFiles, InstalledAgent, ReturnUnits, ReturnWatchdog};
 use agent::state::{Durable, StateDir};
 use model::Digest;
@@ -172,6 +177,49 @@ fn a_set_that_the_record_does_not_name_goes() {
     named.sort();
     assert_eq!(kept, named);
     assert_eq!(files.kept_adoption(refused.id).unwrap(), None);
+}
+
+/// ROL-7: a record whose name is there and whose directory could not be synced is written over, so that the next agent goes
+/// on with no activation that was refused.
+#[test]
+fn a_refused_activation_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = BootMoment { boot: "b".parse().unwrap(), at: BootTime::BOOT };
+    let target = Generation { id: GenerationId(Digest::of(b"two")), seq: 2, bytes: 1 };
+    let refused = std::cell::Cell::new(0);
+    at_each_point(
+        dir.path(),
+        |files| files.persist(&record(1)).unwrap(),
+        |files| {
+            let found = FoundHost { process: ActivationProcess::Agent, runs: Some(record(1).confirmed.id) };
+            let mut host = Activation::start(record(1), GenerationLimits::default(), found, &now).0;
+            let (terms, probes) = (ActivationTerms::default(), ProbeTopology::default());
+            let order = ActivationOrder { target, terms, probes };
+            let mut effects = VecDeque::from(host.handle(ActivationInput::Activate(Box::new(order)), now.at));
+            let mut begins = false;
+            while let Some(effect) = effects.pop_front() {
+                match effect {
+                    ActivationEffect::Persist(record) => {
+                        if let Err(error) = files.persist(&record) {
+                            let reason = error.to_string();
+                            effects = host.handle(ActivationInput::NotPersisted { reason }, now.at).into();
+                        }
+                    }
+                    ActivationEffect::Switch(_) => begins = true,
+                    _ => {}
+                }
+            }
+            assert!(begins || host.is_at_rest(), "the second write is not the one that fails");
+            begins
+        },
+        |files, begins, point| {
+            let PeekedFile::Value(found) = files.peek().unwrap() else { panic!("point {point}") };
+            let is_armed = matches!(found.under_way, ActivationStage::Armed(_));
+            assert_eq!(is_armed, begins, "point {point}: told to be refused, and {found:?}");
+            refused.set(refused.get() + u32::from(!begins));
+        },
+    );
+    assert!(refused.get() > 2, "some point refuses it");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! ROL-7, ROL-10, ROL-12: a host whose generation on trial is not confirmed goes back to its confirmed generation, offline,
-//! with its agent killed, replaced or gone, its unit files changed, and whatever moment a crash came at.
+//! with its agent killed, replaced or gone, its unit files changed, and whatever moment a crash came at: its files, the tree
+//! of an image and a pair of commands alike.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use activation::{
-    ActivationRecord, ActivationStage, ActivationTerms, BootTime, Generation, GenerationId, ProbeTopology,
-    ReturnCause, Trial,
+    ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootTime, Generation, GenerationId,
+    ProbeTopology, ReturnCause, Trial,
 };
 use agent::generations::return_verb::{ReturnLook, look_at};
 use agent::generations::{
@@ -20,13 +21,13 @@ use agent::runner::Runner;
 use agent::state::{StateDir, StateError};
 use agent::storage::Storage;
 use agent::verbs::run_once;
-use catalog::module::{Module, OnRemove};
+use catalog::module::{FileRef, Module, OnRemove};
 use converge::{RunMode, RunScope};
 use model::Digest;
 use model::log::FactBody;
 use node::Adoption;
 use spool::{Disk, FaultAction, Faults, PeekedFile, Point};
-use test_support::agent_state::{adopt, file, join, machine_options, module, release};
+use test_support::agent_state::{adopt, file, join, machine_options, module, release, resource};
 use test_support::children::test_beside;
 
 const POINT: &str = "MUSTER_TEST_KILL_AT";
@@ -54,12 +55,20 @@ impl TriedHost {
         for (path, text) in [("root/etc/app.conf", "as found\n"), ("root/etc/kept", "as found\n")] {
             host.write(path, text, 0o644);
         }
+        std::fs::create_dir_all(host.path("root/opt")).unwrap();
         host.write("agent/muster-agent", PROGRAM, 0o755);
         host.write("units/muster-agent.service", UNIT, 0o644);
         host.write("systemctl", &format!("#!/bin/sh\necho \"$@\" >> {}/asked\n", dir.display()), 0o755);
+        host.keep_archive("one");
         adopt(&host.state(), 1, one());
         run_once(&host.machine(), RunMode::Apply, RunScope::All).unwrap();
         host
+    }
+
+    fn keep_archive(&self, version: &str) {
+        let bytes = tar(version);
+        let durable = StateDir::create(&self.state()).unwrap().open().unwrap();
+        durable.keep(&bytes, Digest::of(&bytes)).unwrap();
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -114,7 +123,7 @@ impl TriedHost {
         let machine = Machine::open_at(&self.options(), &StateDir::at(&self.state(), disk.clone())).unwrap();
         let durable = &machine.durable;
         let (adoption, contents) = release(2, two(), None);
-        for bytes in contents {
+        for bytes in contents.into_iter().chain([tar("two")]) {
             durable.keep(&bytes, Digest::of(&bytes)).unwrap();
         }
         let target = files.keep(durable, &adoption).unwrap();
@@ -152,6 +161,8 @@ impl TriedHost {
         assert_eq!(self.read("root/etc/app.conf").as_deref(), Some("one\n"), "{when}");
         assert_eq!(self.read("root/etc/kept").as_deref(), Some("as found\n"), "{when}");
         assert_eq!(self.read("root/etc/made"), None, "{when}");
+        assert_eq!(self.read("root/opt/app/bin/app").as_deref(), Some("one"), "{when}");
+        assert_eq!(self.read("root/slot").as_deref(), Some("one\n"), "{when}");
         assert_eq!(self.read("agent/muster-agent").as_deref(), Some(PROGRAM), "{when}");
         assert_eq!(self.read("units/muster-agent.service").as_deref(), Some(UNIT), "{when}");
         assert_eq!(self.read("units/muster-agent.service.d/broken.conf"), None, "{when}");
@@ -174,16 +185,55 @@ fn kept(path: &str, content: &str) -> catalog::module::DeclaredResource {
     kept
 }
 
-fn one() -> Vec<Module> {
+/// An archive with one file.
+fn tar(version: &str) -> Vec<u8> {
+    let mut header = vec![0u8; 512];
+    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    put(0, "bin/app");
+    put(100, "0000755");
+    put(124, &format!("{:011o}", version.len()));
+    put(148, "        ");
+    put(257, "ustar\x0000");
+    header[156] = b'0';
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    header.extend(version.as_bytes());
+    header.resize(2048, 0);
+    header
+}
+
+/// A module with what is switched as a whole, at a version.
+fn app(version: &str) -> Module {
     let mut app = module("app");
-    app.resources = vec![file("/etc/app.conf", "one\n")];
+    let bytes = tar(version);
+    let archive = FileRef { digest: Digest::of(&bytes), size: bytes.len() as u64, executable: false };
+    app.files.insert("files/app.tar".to_owned(), archive);
+    app.blobs.insert(archive.digest);
+    let run = format!("echo {version} > $MUSTER_ROOT/slot");
+    app.resources = vec![
+        resource("image", "/opt/app", &[("source", "app.tar".into())]),
+        resource(
+            "switch",
+            "slot",
+            &[("to", version.into()), ("run", run.into()), ("back", "echo one > $MUSTER_ROOT/slot".into())],
+        ),
+    ];
+    app
+}
+
+fn one() -> Vec<Module> {
+    let mut app = app("one");
+    app.resources.push(file("/etc/app.conf", "one\n"));
     vec![app]
 }
 
 fn two() -> Vec<Module> {
-    let mut app = module("app");
-    app.resources =
-        vec![kept("/etc/app.conf", "two\n"), kept("/etc/kept", "two\n"), kept("/etc/made", "two\n")];
+    let mut app = app("two");
+    app.resources.extend([
+        kept("/etc/app.conf", "two\n"),
+        kept("/etc/kept", "two\n"),
+        kept("/etc/made", "two\n"),
+    ]);
     vec![app]
 }
 
@@ -300,6 +350,45 @@ fn nothing_is_done_before_it_is_due() {
     assert_eq!(host.record().quarantine.all()[0].cause, ReturnCause::SwitchTooLong);
 }
 
+/// A release that ends its agent in the middle of the switch does not wait until the switch has no more time.
+#[test]
+fn minutes_after_its_agent_ended_in_the_middle_of_the_switch() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = TriedHost::confirmed(dir.path());
+    host.try_two(&Disk::new());
+    let (mut record, now) = (host.record(), boot_moment().unwrap());
+    if let ActivationStage::Armed(trial) = &mut record.under_way {
+        trial.boot = now.boot.clone();
+        trial.deadline = now.at.plus(Duration::from_secs(3600));
+    }
+    host.files(&Disk::new()).persist(&record).unwrap();
+    // What earlier looks saw: so many times in a row nobody, since this boot's beginning.
+    let seen = |missed: u32, process: Option<u32>| {
+        let mut seen = serde_json::json!({"boot": now.boot, "livedMillis": 0, "missed": missed});
+        if let Some(process) = process {
+            seen["process"] = process.into();
+        }
+        std::fs::write(host.path("state/watched-agent.json"), seen.to_string()).unwrap();
+    };
+    seen(2, None);
+    assert_eq!(host.look(), ReturnLook::NotDue, "it has not looked often enough");
+    // An agent that lives goes on with it, however long that takes.
+    seen(50, Some(std::process::id()));
+    {
+        let _agent = host.machine();
+        assert_eq!(host.look(), ReturnLook::NotDue);
+    }
+    assert_eq!(host.look(), ReturnLook::NotDue, "it was there a moment ago");
+    assert_eq!(host.read("root/etc/kept").as_deref(), Some("two\n"));
+    seen(50, None);
+    assert!(matches!(host.look(), ReturnLook::Done { .. }));
+    host.assert_is_back("whose agent is gone");
+    let cause = ReturnCause::AgentDied { how: AgentDeath::Gone };
+    assert_eq!(host.record().quarantine.all()[0].cause, cause);
+    let facts = format!("{:?}", host.machine().durable.facts(100, 1 << 20).unwrap());
+    assert!(facts.contains("none went on with it"), "{facts}");
+}
+
 #[test]
 fn an_agent_that_lives_ends_its_watch_itself() {
     let dir = tempfile::tempdir().unwrap();
@@ -307,7 +396,7 @@ fn an_agent_that_lives_ends_its_watch_itself() {
     let files = host.files(&Disk::new());
     let machine = host.machine();
     let (adoption, contents) = release(2, two(), None);
-    for bytes in contents {
+    for bytes in contents.into_iter().chain([tar("two")]) {
         machine.durable.keep(&bytes, Digest::of(&bytes)).unwrap();
     }
     let target = files.keep(&machine.durable, &adoption).unwrap();
@@ -374,7 +463,7 @@ fn a_trial_that_is_not_guarded_does_not_begin() {
         let files = host.files(&Disk::new());
         let machine = host.machine();
         let (adoption, contents) = release(2, two(), None);
-        for bytes in contents {
+        for bytes in contents.into_iter().chain([tar("two")]) {
             machine.durable.keep(&bytes, Digest::of(&bytes)).unwrap();
         }
         let target = files.keep(&machine.durable, &adoption).unwrap();

@@ -188,6 +188,33 @@ async fn it_confirms_with_its_probes_passing() {
     assert_eq!(victim.control.stage.play().held.clone().unwrap().seq, 6);
 }
 
+/// ROL-10: what is kept of generations is bounded in bytes, the trees that they were unpacked to included.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_measured_once_it_is_switched_to() {
+    let victim = Victim::start().await;
+    // As an image left it.
+    let unpacked = |path: &str, unpacked: serde_json::Value| {
+        let directory = victim.root.with_file_name("state").join("unpacked");
+        std::fs::create_dir_all(&directory).unwrap();
+        let name = format!("{}.json", model::Digest::of(path.as_bytes()));
+        let file: StateFile<serde_json::Value> = StateFile::new(&Disk::new(), directory.join(name), 0o600);
+        file.store(&serde_json::json!({"path": path, "unpacked": unpacked})).unwrap();
+    };
+    let tree = format!("sha256:{} 77000000 bytes 0644 root root", model::Digest::ZERO);
+    unpacked("/opt/.app.generations", serde_json::json!({"t": "1"}));
+    unpacked("/opt/.app.generations/t", serde_json::json!({"archive": "x", "app": tree}));
+    begins(&victim, &in_waves("six\n", "true")).await;
+    until("it is measured", async || match record_file(&victim).peek().unwrap() {
+        PeekedFile::Value(record) => record
+            .kept
+            .last()
+            .is_some_and(|kept| (77_000_001..78_000_000).contains(&kept.bytes))
+            .then_some(()),
+        PeekedFile::Absent | PeekedFile::Damaged => None,
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn it_goes_back_when_a_probe_fails() {
     let victim = Victim::start().await;

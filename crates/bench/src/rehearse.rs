@@ -7,7 +7,7 @@ use cli::check;
 use cli::folder::RepoFolder;
 use cli::rehearse::{RehearsalRequest, prepare};
 use model::Timestamp;
-use rehearsal::FaultShares;
+use rehearsal::{FaultShare, FaultShares};
 
 use crate::process::memory_of;
 use crate::table::{Figures, Row, Unit};
@@ -26,6 +26,7 @@ pub(super) fn run(count: usize, figures: &Figures) -> Result<(), BenchError> {
         fail: "0.5%".parse()?,
         offline: "10%".parse()?,
         slow: "5%".parse()?,
+        seldom: FaultShare::default(),
         cut_off: "0.2%".parse()?,
     };
     let request = RehearsalRequest { channel: None, nodes: Some(count), faults, seed: 1, begins: BEGINS };

@@ -72,7 +72,8 @@ impl Demo<'_> {
         let screen = Screen::of_process(false);
         self.shown(&format!("muster rollout show {CHANNEL}"), &rollout::show(&view, screen))?;
         let why = operator.call(&EXPLAIN_ROLLOUT, VICTIM).await?;
-        self.shown(&format!("muster rollout explain {VICTIM}"), &rollout::explained(VICTIM, why.as_ref()))?;
+        let why = why.as_ref().map(rollout::explained).unwrap_or_default();
+        self.shown(&format!("muster rollout explain {VICTIM}"), &why)?;
         // What the user publishes next is to be a good one.
         fs::write(&page, good).map_err(DemoError::using(&page))?;
         Ok(())

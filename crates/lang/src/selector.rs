@@ -15,6 +15,8 @@
 //! a group, narrowing starts from every node; nothing at all, or only what is taken away, is
 //! an error: "all" is never implied.
 
+mod unnamed;
+
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -202,7 +202,10 @@ pub enum NodeEffect {
     CollectTraits,
     /// Send a check-in with the facts that wait, then [`NodeInput::Answered`] or
     /// [`NodeInput::Unreachable`].
-    CheckIn(Box<CheckIn>),
+    CheckIn(Box<CheckIn>, CheckInWay),
+    /// The check-in under way holds up a try to confirm: one that is not answered soon is given up. Its connection may be
+    /// one that a switch has cut.
+    HurryCheckIn,
     /// Keep the contents that came with the offer if they are among these, fetch the other
     /// ones, then [`NodeInput::Fetched`].
     Fetch {
@@ -262,6 +265,16 @@ pub enum NodeEffect {
     Renew(RenewalProof),
     /// Say so in the journal.
     Warn(String),
+}
+
+/// How a check-in reaches the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckInWay {
+    /// As it is quickest: over what is open already.
+    AnyConnection,
+    /// Over a connection that is dialled for it, with the name resolved anew: it shows that the host can be reached
+    /// from where it is now. What was open before a switch outlives a firewall that refuses any other (ROL-7).
+    NewConnection,
 }
 
 /// A run to make.

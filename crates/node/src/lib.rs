@@ -31,7 +31,8 @@ pub mod work;
 pub use freshness::FreshnessRecord;
 pub use healing::{Healing, SuspectedDrift};
 pub use io::{
-    HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunFailure, RunOrder,
+    CheckInWay, HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored,
+    RunFailure, RunOrder,
 };
 pub use left_out::{CheckInOmissions, Omission, TooLarge};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};

@@ -124,11 +124,24 @@ impl RolloutActivation {
                 vec![self.completed(now), declared(&self.probes)]
             }
             ActivationStage::Settled | ActivationStage::Probation(_) if record.confirmed.id != id => {
+                let ended = record.returned.as_ref().filter(|ended| ended.from.id == id);
+                if let Some(ended) = ended.filter(|_| self.complete.is_some()) {
+                    return self.left(&ended.cause, record.confirmed);
+                }
                 // Of one that was not begun nothing is said: it is acknowledged and begun as it is asked for again.
                 let known = record.quarantine.all().iter().find(|known| known.id == id);
                 known.map_or_else(Vec::new, |known| self.given_up(known.cause.to_string(), record.confirmed))
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// The host is back from it.
+    fn left(&self, cause: &ReturnCause, confirmed: Generation) -> Vec<RolloutEventBody> {
+        match cause {
+            // Nothing failed on this host.
+            ReturnCause::Halted => vec![RolloutEventBody::RollbackComplete { release: confirmed.seq }],
+            cause => self.given_up(cause.to_string(), confirmed),
         }
     }
 
@@ -146,14 +159,17 @@ impl RolloutActivation {
         RolloutEventBody::ActivationComplete { release: self.part.seq, boot }
     }
 
+    /// When that it converged may be said; nothing while it is not confirmed, or its probes do not pass: time alone does
+    /// not bring that.
+    pub fn converges_at(&self, activation: &Activation, now: &BootMoment) -> Option<BootTime> {
+        let is_well = activation.record().confirmed.id == self.target.id && activation.probes_pass();
+        self.soak_ends(now).filter(|_| is_well)
+    }
+
     /// That it converged: confirmed, with its probes passing, after its soak. Once.
     pub fn converges(&mut self, activation: &Activation, now: &BootMoment) -> Option<RolloutEventBody> {
-        let complete = self.complete.as_ref().filter(|complete| complete.boot == now.boot)?;
-        let soaked = now.at.since(complete.at);
-        let is_over = soaked >= self.soak() && activation.record().confirmed.id == self.target.id;
-        if self.converged || !is_over || !activation.probes_pass() {
-            return None;
-        }
+        self.converges_at(activation, now).filter(|at| *at <= now.at)?;
+        let soaked = now.at.since(self.complete.as_ref()?.at);
         self.converged = true;
         Some(RolloutEventBody::Converged {
             release: self.part.seq,
@@ -170,6 +186,19 @@ impl RolloutActivation {
 
     fn soak(&self) -> Duration {
         Duration::from_secs(self.part.soak_secs)
+    }
+
+    /// Whether the end of a rollout ends what is known of a generation here. Only what converged is over: the control
+    /// plane counts it, and waits for nothing more of this host.
+    pub fn may_end(&self, generation: GenerationId, now: &BootMoment) -> bool {
+        self.part.generation() != generation || self.soak_ends(now).is_none()
+    }
+
+    /// Whether a release that is to be activated takes the place of the one before at once. Where that waits for its boot,
+    /// the host goes back from it first, which is told of that one's rollout.
+    pub fn is_replaced(record: Option<&ActivationRecord>, target: GenerationId) -> bool {
+        let waits_for_boot = |record: &ActivationRecord| matches!(&record.under_way, ActivationStage::Deferred(trial) if trial.target.id != target);
+        !record.is_some_and(waits_for_boot)
     }
 
     /// Whether its part in the rollout is over: it was left, or nothing is to be said of it any more.
@@ -204,6 +233,17 @@ impl TrialStage {
                 TrialStage::OnProbation { back_to: probation.previous.id.0 }
             }
             ActivationStage::Returning(_) => TrialStage::Returning,
+        }
+    }
+
+    /// As a record has it of a host that takes part in a rollout. One that runs the release already is watched like one
+    /// that is confirmed: its probes are asked.
+    pub fn in_rollout(record: &ActivationRecord, part: Option<&RolloutActivation>) -> TrialStage {
+        match TrialStage::of(record) {
+            TrialStage::Settled if part.is_some() => {
+                TrialStage::OnProbation { back_to: record.confirmed.id.0 }
+            }
+            stage => stage,
         }
     }
 }
@@ -276,6 +316,41 @@ mod tests {
         });
         let returned: ActivationRecord = serde_json::from_value(returned).unwrap();
         assert_eq!(of_third().resumed(&returned, &now).len(), 2, "one that was is told");
+    }
+
+    /// A return by a halt puts nothing in quarantine: a process that ends before it said so leaves that in the record.
+    #[test]
+    fn a_return_by_a_halt_is_told_by_the_next_process() {
+        let now = BootMoment { boot: "b1".parse().unwrap(), at: BootTime::BOOT };
+        let record = |cause: &str| -> ActivationRecord {
+            let at = serde_json::json!({"boot": "b1", "at": 0});
+            let returned = serde_json::json!({"from": of(3), "cause": cause, "at": at});
+            let record = serde_json::json!({"confirmed": of(2), "returned": returned});
+            serde_json::from_value(record).unwrap()
+        };
+        let mut begun = RolloutActivation { complete: Some(now.clone()), ..of_third() };
+        let back = RolloutEventBody::RollbackComplete { release: 2 };
+        assert_eq!(begun.resumed(&record("halted"), &now), [back]);
+        assert_eq!(begun.resumed(&record("not-confirmed"), &now).len(), 2, "what failed is told too");
+        assert_eq!(of_third().resumed(&record("halted"), &now), [], "the return was from an earlier trial");
+    }
+
+    #[test]
+    fn the_end_of_a_rollout_ends_what_converged() {
+        let now = BootMoment { boot: "b1".parse().unwrap(), at: BootTime::BOOT };
+        let soaks = RolloutActivation { complete: Some(now.clone()), ..of_third() };
+        assert!(!soaks.may_end(of(3).id, &now));
+        assert!(soaks.may_end(of(2).id, &now), "another generation");
+        assert!(RolloutActivation { converged: true, ..soaks.clone() }.may_end(of(3).id, &now));
+        assert!(of_third().may_end(of(3).id, &now), "it does not soak");
+    }
+
+    #[test]
+    fn a_host_that_runs_the_release_already_is_watched() {
+        let record = ActivationRecord { confirmed: of(3), ..ActivationRecord::default() };
+        let watched = TrialStage::OnProbation { back_to: of(3).id.0 };
+        assert_eq!(TrialStage::in_rollout(&record, Some(&of_third())), watched);
+        assert_eq!(TrialStage::in_rollout(&record, None), TrialStage::Settled);
     }
 
     /// A release that was refused while the one before is watched still is no part of the node any more: it would answer a

@@ -275,7 +275,7 @@ impl Node {
             NodeInput::Delivered(cursor) => self.on_delivered(&cursor, now),
             NodeInput::Trial(stage) => self.on_trial(stage, now),
             NodeInput::Switch(adoption) => self.on_switch(adoption),
-            NodeInput::TryConfirm => self.on_try_confirm(now),
+            NodeInput::TryConfirm => self.on_try_confirm(now, &mut effects),
             NodeInput::AwaitsContact(awaits) => self.awaits_contact = awaits,
             NodeInput::Returned(returned) => self.on_returned(*returned, now, &mut effects),
             NodeInput::Adopted(settings) => self.on_adopted(settings, now, &mut effects),
@@ -403,7 +403,8 @@ impl Node {
             return;
         }
         self.talk = ContactState::Waiting;
-        effects.push(NodeEffect::CheckIn(Box::new(self.check_in(now))));
+        let check_in = Box::new(self.check_in(now));
+        effects.push(NodeEffect::CheckIn(check_in, self.check_in_way()));
     }
 
     /// The digest of the traits that a run depends on.

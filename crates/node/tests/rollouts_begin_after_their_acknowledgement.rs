@@ -17,8 +17,8 @@ use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
 use model::window::DeclaredWindow;
 use model::{Digest, Pause, Timestamp};
 use node::{
-    ActivationRequest, HeldSettings, NodeEffect, NodeInput, PreparedRelease, Restored, ReturnedRelease,
-    TrialStage,
+    ActivationRequest, CheckInWay, HeldSettings, NodeEffect, NodeInput, PreparedRelease, Restored,
+    ReturnedRelease, TrialStage,
 };
 use trust::feature::ROLLOUT_FEATURE;
 use trust::rollout_terms::{
@@ -412,7 +412,8 @@ fn a_host_that_goes_back_runs_nothing_else() {
     assert!(run_of(&bench.give(NodeInput::RunNow(Default::default()))).is_some());
 }
 
-/// ROL-7: a try to confirm is a check-in that was made after it was asked for.
+/// ROL-7: a try to confirm is a check-in that was made after it was asked for, over a connection of its own: one that was
+/// open before the switch outlives what cuts the host off.
 #[test]
 fn an_answer_of_before_confirms_nothing() {
     let tried = |effects: &[NodeEffect]| {
@@ -423,13 +424,18 @@ fn an_answer_of_before_confirms_nothing() {
     };
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
     bench.check_in();
-    bench.give(NodeInput::TryConfirm);
+    let effects = bench.give(NodeInput::TryConfirm);
+    assert!(effects.contains(&NodeEffect::HurryCheckIn), "it may hang: {effects:?}");
     let effects = bench.give(NodeInput::Answered(Box::new(answer())));
     assert_eq!(tried(&effects), None, "it was made before");
     assert!(effects.contains(&NodeEffect::CollectTraits), "the next one is made at once");
+    assert_eq!(bench.ways.last(), Some(&CheckInWay::AnyConnection), "it was made before");
     assert_eq!(tried(&bench.exchange(answer())), Some(Ok(())));
+    assert_eq!(bench.ways.last(), Some(&CheckInWay::NewConnection));
     assert_eq!(tried(&bench.exchange(answer())), None, "once");
-    bench.give(NodeInput::TryConfirm);
+    assert_eq!(bench.ways.last(), Some(&CheckInWay::AnyConnection));
+    let effects = bench.give(NodeInput::TryConfirm);
+    assert!(!effects.contains(&NodeEffect::HurryCheckIn), "none is under way: {effects:?}");
     bench.check_in();
     assert_eq!(tried(&bench.give(NodeInput::Unreachable("cut".to_owned()))), Some(Err("cut".to_owned())));
 }

@@ -133,9 +133,15 @@ fn it_converges_after_its_soak_and_once() {
     host.probed(HealthProbeOutcome::Passed, &moment("b1", 111));
     assert!(matches!(&host.heard[3], RolloutEventBody::ProbeResult { boot, .. } if boot == "b1"));
     assert!(!host.converges(&moment("b1", 300)), "nobody confirmed it yet");
+    // Who waits for it would wait no time at all, for the whole window.
+    assert_eq!(host.rollout.converges_at(&host.activation, &moment("b1", 300)), None);
     host.confirmed(&moment("b1", 112));
     assert!(!host.converges(&moment("b1", 110 + SOAK - 1)), "its soak is not over");
     assert_eq!(host.rollout.soak_ends(&moment("b1", 112)), Some(moment("b1", 110 + SOAK).at));
+    assert_eq!(
+        host.rollout.converges_at(&host.activation, &moment("b1", 112)),
+        Some(moment("b1", 110 + SOAK).at)
+    );
     host.probed(HealthProbeOutcome::TimedOut, &moment("b1", 120));
     assert!(!host.converges(&moment("b1", 110 + SOAK)), "its probe fails");
     host.probed(HealthProbeOutcome::Passed, &moment("b1", 125));

@@ -40,14 +40,23 @@ impl StateProvider for ImageSpec {
             None => Fields::new(),
         };
         let known = image::in_order(order(kinds, self)?.as_ref());
+        // Where it is to go and no link is left, every tree is something to remove.
+        let may_stay = self.tree.ensure == Ensure::Present || target.is_some();
         let mut rest = Vec::new();
         for name in trees(kinds, self)? {
             let is_wanted = Some(&name) == in_use.as_ref()
                 || (name == self.tree_name() && self.tree.ensure == Ensure::Present)
-                || (known.contains(&name) && image::is_whole(unpacked(kinds, self, &name)?.as_ref()));
+                || (may_stay
+                    && known.contains(&name)
+                    && image::is_whole(unpacked(kinds, self, &name)?.as_ref()));
             if !is_wanted {
                 rest.push(name);
             }
+        }
+        if self.tree.ensure == Ensure::Absent
+            && matches!(kinds.look(&self.store)?, PathState::Directory { empty: true, .. })
+        {
+            rest.push(".".to_owned());
         }
         Ok(ObservedImage { target, tree, rest }.state(self))
     }
@@ -146,24 +155,34 @@ fn switch(kinds: &Kinds, spec: &ImageSpec, timeout: Duration) -> Result<(), JobF
         let root = PathOwnership::default();
         kinds.host.make_directory(&spec.store, &root, DEFAULT_DIRECTORY_MODE).map_err(fault)?;
     }
-    if let Err(why) = complete(kinds, spec, timeout) {
-        if in_use != Some(spec.tree_name()) {
-            // Half a tree would only take the room of what is tried next.
-            if let Err(error) = discard(kinds, spec, spec.tree_name()) {
-                tracing::warn!(image = spec.path, error, "half a tree stays until the next run");
-            }
+    if in_use == Some(spec.tree_name()) {
+        return complete(kinds, spec, timeout);
+    }
+    let was_there = image::is_whole(unpacked(kinds, spec, spec.tree_name())?.as_ref());
+    let switched = complete(kinds, spec, timeout).and_then(|()| {
+        keep_order(kinds, spec, Some(&image::ordered(spec.tree_name(), &known)))?;
+        kinds.host.make_symlink(&spec.path, &spec.target()).map_err(fault)
+    });
+    if let Err(why) = switched {
+        // What was made in vain would only take the room of what is tried next.
+        if !was_there && let Err(error) = forget(kinds, spec, &known) {
+            tracing::warn!(image = spec.path, error, "a tree that nothing leads to stays until the next run");
         }
         return Err(why);
     }
-    if in_use == Some(spec.tree_name()) {
-        return Ok(());
-    }
-    keep_order(kinds, spec, Some(&image::ordered(spec.tree_name(), &known)))?;
-    kinds.host.make_symlink(&spec.path, &spec.target()).map_err(fault)?;
     if let Err(error) = collect(kinds, spec) {
         tracing::warn!(image = spec.path, error, "trees that nothing needs stay until the next switch");
     }
     Ok(())
+}
+
+/// Removes the tree that was made in vain; these are known as before.
+fn forget(kinds: &Kinds, spec: &ImageSpec, known: &[String]) -> Result<(), String> {
+    discard(kinds, spec, spec.tree_name())?;
+    match known.split_first() {
+        Some((newest, others)) => keep_order(kinds, spec, Some(&image::ordered(newest, others))),
+        None => keep_order(kinds, spec, None),
+    }
 }
 
 /// Unpacks the tree where it is not whole, and looks at all of it.
@@ -207,7 +226,8 @@ fn discard(kinds: &Kinds, spec: &ImageSpec, tree: &str) -> Result<(), String> {
     kinds.host.remove_directory(&path, true).map(drop).map_err(text)
 }
 
-/// Takes the link away, or lets it point where it did before there was an image; then no tree is needed.
+/// Takes the link away, or lets it point where it did before: to a tree of the store, beside which the others stay for a
+/// return, or to what was there before there was an image; then no tree is needed.
 fn take_away(kinds: &Kinds, spec: &ImageSpec, target: Option<&String>) -> Result<(), JobFailure> {
     let now = link(kinds, spec)?;
     match target {
@@ -218,12 +238,12 @@ fn take_away(kinds: &Kinds, spec: &ImageSpec, target: Option<&String>) -> Result
         // Somebody else's.
         None => {}
     }
-    let stays = target.and_then(|target| spec.tree_of(target));
-    for name in trees(kinds, spec)?.iter().filter(|name| Some(name.as_str()) != stays) {
-        discard(kinds, spec, name)?;
+    if let Some(in_use) = target.and_then(|target| spec.tree_of(target)) {
+        let known = image::in_use_first(Some(in_use), image::in_order(order(kinds, spec)?.as_ref()));
+        return Ok(keep_order(kinds, spec, Some(&image::ordered(in_use, &known)))?);
     }
-    if stays.is_some() {
-        return Ok(());
+    for name in trees(kinds, spec)? {
+        discard(kinds, spec, &name)?;
     }
     keep_order(kinds, spec, None)?;
     if let PathState::Directory { empty: true, .. } = kinds.look(&spec.store)? {

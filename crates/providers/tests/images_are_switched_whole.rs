@@ -18,6 +18,7 @@ use converge::Prior;
 use converge::run::Undo;
 use lang::Value;
 use model::Digest;
+use providers::Blobs;
 use serde_json::json;
 
 fn member(name: &str, kind: u8, link: &str, content: &[u8]) -> Vec<u8> {
@@ -83,6 +84,22 @@ fn an_image_is_switched_and_back_without_its_archive() {
     assert_eq!(trees(&lab), 2);
     lab.apply(&one).unwrap();
     assert_eq!(lab.read("/opt/app/bin/app"), "one");
+}
+
+/// LIF-4: what is remembered of a tree and of the order of trees is what a later version reads.
+#[test]
+fn what_is_remembered_keeps_its_form() {
+    let lab = opt();
+    lab.apply(&image(&lab, "one")).unwrap();
+    lab.apply(&image(&lab, "two")).unwrap();
+    let names = ["one", "two"].map(|version| Digest::of(&tar(version)));
+    let order = lab.blobs.unpacked("/opt/.app.generations").unwrap().unwrap();
+    assert_eq!(json!(order), json!({names[0].to_string(): "1", names[1].to_string(): "2"}));
+    let tree = lab.blobs.unpacked(&format!("/opt/.app.generations/{}", names[1])).unwrap().unwrap();
+    let file = format!("sha256:{} 3 bytes 0644 - -", Digest::of(b"two"));
+    let archive = format!("sha256:{}", names[1]);
+    let expected = json!({".": "directory 0755 - -", "./bin": "directory 0744 - -", "./bin/app": file, "archive": archive});
+    assert_eq!(json!(tree), expected);
 }
 
 #[test]

@@ -81,8 +81,8 @@ impl Serialize for FaultShare {
     }
 }
 
-/// Of how many nodes what goes wrong. Nodes that fail, that are offline and that are cut off are different ones; slow is
-/// any node besides.
+/// Of how many nodes what goes wrong. Nodes that fail, that are offline and that are cut off are different ones; slow, and
+/// seldom, is any node besides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FaultShares {
@@ -92,6 +92,8 @@ pub struct FaultShares {
     pub offline: FaultShare,
     /// All takes them twenty times as long.
     pub slow: FaultShare,
+    /// They call once an hour, until they hear that a rollout concerns them.
+    pub seldom: FaultShare,
     /// The release takes the network from them.
     pub cut_off: FaultShare,
 }
@@ -116,14 +118,18 @@ pub enum NodeFault {
     CutOff,
 }
 
-/// What goes wrong with each node, in their order, and which are slow: exactly the shares, drawn by seed and hostname.
-pub(crate) fn draw_faults(
-    shares: &FaultShares,
-    seed: u64,
-    hostnames: &[&Hostname],
-) -> (Vec<Option<NodeFault>>, Vec<bool>) {
+/// What goes wrong with one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DrawnFaults {
+    pub(crate) fault: Option<NodeFault>,
+    pub(crate) is_slow: bool,
+    pub(crate) calls_seldom: bool,
+}
+
+/// What goes wrong with each node, in their order: exactly the shares, drawn by seed and hostname.
+pub(crate) fn draw_faults(shares: &FaultShares, seed: u64, hostnames: &[&Hostname]) -> Vec<DrawnFaults> {
     let count = hostnames.len();
-    let mut faults = vec![None; count];
+    let mut nodes = vec![DrawnFaults::default(); count];
     let mut drawn = drawn(b"fault", seed, hostnames).into_iter();
     // What is most told of comes first where parts of a node counted as one leave too few.
     let kinds = [
@@ -133,15 +139,15 @@ pub(crate) fn draw_faults(
     ];
     for (fault, share) in kinds {
         for index in drawn.by_ref().take(share.of(count)) {
-            faults[index] = Some(fault);
+            nodes[index].fault = Some(fault);
         }
     }
-    let mut slow = vec![false; count];
-    self::drawn(b"slow", seed, hostnames)
-        .into_iter()
-        .take(shares.slow.of(count))
-        .for_each(|at| slow[at] = true);
-    (faults, slow)
+    let besides = |what: &[u8], share: FaultShare| {
+        self::drawn(what, seed, hostnames).into_iter().take(share.of(count)).collect::<Vec<_>>()
+    };
+    besides(b"slow", shares.slow).into_iter().for_each(|at| nodes[at].is_slow = true);
+    besides(b"seldom", shares.seldom).into_iter().for_each(|at| nodes[at].calls_seldom = true);
+    nodes
 }
 
 /// The nodes by index, in the order of a draw.

@@ -69,6 +69,7 @@ fn faults(stage: &Stage<'_>) -> FaultCounts {
     let mut counts = FaultCounts::default();
     for host in &stage.hosts {
         counts.slow += usize::from(host.nature.is_slow);
+        counts.seldom += usize::from(host.nature.first_call.is_some());
         match host.nature.fault {
             Some(NodeFault::Fails) => {
                 counts.fail += 1;
@@ -214,6 +215,7 @@ fn node_report(stage: &Stage<'_>, node: &EndedNode<'_>) -> NodeForecast {
         wave: rules.map(|rules| rules.wave_name(wave)).unwrap_or(REST).to_owned(),
         fault: stage.fault(node.index),
         slow: stage.hosts.get(node.index).is_some_and(|host| host.nature.is_slow),
+        seldom: stage.hosts.get(node.index).is_some_and(|host| host.nature.first_call.is_some()),
         state: node.record.state,
         asked_secs: seen.asked.map(since),
         began_secs: seen.began.map(since),

@@ -64,6 +64,8 @@ pub(crate) struct RehearsedHost {
     pub(crate) nature: HostNature,
     /// It has the network.
     pub(crate) is_reached: bool,
+    /// It calls seldom, and did not call since the release was published.
+    pub(crate) calls_later: bool,
     /// When it exchanges something next, where that is due already.
     pub(crate) exchange_at: Option<Timestamp>,
     activation: Activation,
@@ -126,6 +128,7 @@ impl RehearsedHost {
             hostname: node.hostname.clone(),
             nature,
             is_reached: nature.fault != Some(NodeFault::Offline),
+            calls_later: nature.first_call.is_some(),
             exchange_at: None,
             activation,
             probes: node.probes.clone(),
@@ -295,8 +298,9 @@ impl RehearsedHost {
                 agenda.push((now.plus(wait), HostEvent::TryEnds(self.trial)));
             }
             ActivationEffect::Report(fact) => self.report(fact, now, agenda),
-            // The disk of a rehearsed host is never full, and its agent does not die.
+            // The disk of a rehearsed host is never full, and its agent does not die, nor is it another one.
             ActivationEffect::Persist(_)
+            | ActivationEffect::StartAgentAnew
             | ActivationEffect::ArmWatchdog(_)
             | ActivationEffect::StopProbes
             | ActivationEffect::Disarm

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::Hostname;
 
-use crate::faults::{NodeFault, draw_of};
+use crate::faults::{DrawnFaults, NodeFault, draw_of};
 
 /// How long a message takes, a host's wait for it included.
 const LATENCY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
@@ -12,6 +12,8 @@ const LATENCY: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 const SWITCH: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(90));
 /// How long a return takes: a full run of what was there before.
 const RETURN: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
+/// How often a host calls that calls seldom, in seconds.
+const SELDOM_SECS: u32 = 3600;
 /// Times as long, for a slow host: at most half an hour for a switch, which may take an hour.
 const SLOW: u32 = 20;
 
@@ -20,6 +22,8 @@ const SLOW: u32 = 20;
 pub(crate) struct HostNature {
     pub(crate) fault: Option<NodeFault>,
     pub(crate) is_slow: bool,
+    /// When it calls the first time after the release was published, where it calls seldom.
+    pub(crate) first_call: Option<Duration>,
     pub(crate) latency: Duration,
     pub(crate) switch: Duration,
     pub(crate) back: Duration,
@@ -28,12 +32,8 @@ pub(crate) struct HostNature {
 }
 
 impl HostNature {
-    pub(crate) fn draw(
-        seed: u64,
-        hostname: &Hostname,
-        fault: Option<NodeFault>,
-        is_slow: bool,
-    ) -> HostNature {
+    pub(crate) fn draw(seed: u64, hostname: &Hostname, drawn: DrawnFaults) -> HostNature {
+        let DrawnFaults { fault, is_slow, calls_seldom } = drawn;
         let digest = draw_of(b"nature", seed, hostname);
         let number = |at: usize| {
             let bytes = digest.as_bytes().iter().skip(4 * at).take(4);
@@ -47,6 +47,7 @@ impl HostNature {
         HostNature {
             fault,
             is_slow,
+            first_call: calls_seldom.then(|| Duration::from_secs((1 + number(5) % SELDOM_SECS).into())),
             latency: between(LATENCY, 0),
             switch: between(SWITCH, 1),
             back: between(RETURN, 2),

@@ -69,6 +69,8 @@ pub struct FaultCounts {
     pub offline: usize,
     /// They are slow.
     pub slow: usize,
+    /// They call seldom.
+    pub seldom: usize,
     /// The release takes the network from them.
     pub cut_off: usize,
 }
@@ -179,6 +181,9 @@ pub struct NodeForecast {
     /// All takes it longer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub slow: bool,
+    /// It calls seldom.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub seldom: bool,
     /// How it stands at the end.
     pub state: NodeRolloutState,
     /// When it was asked.

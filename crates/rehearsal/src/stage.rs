@@ -64,11 +64,13 @@ impl<'r> Stage<'r> {
         );
         let terms = activation_terms(&rehearsal.terms);
         let hostnames: Vec<&Hostname> = rehearsal.nodes.iter().map(|node| &node.hostname).collect();
-        let (faults, slow) = draw_faults(&rehearsal.faults, rehearsal.seed, &hostnames);
-        let drawn = rehearsal.nodes.iter().zip(faults.into_iter().zip(slow));
-        let hosts: Vec<RehearsedHost> = drawn
-            .map(|(node, (fault, is_slow))| {
-                let nature = HostNature::draw(rehearsal.seed, &node.hostname, fault, is_slow);
+        let drawn = draw_faults(&rehearsal.faults, rehearsal.seed, &hostnames);
+        let hosts: Vec<RehearsedHost> = rehearsal
+            .nodes
+            .iter()
+            .zip(drawn)
+            .map(|(node, drawn)| {
+                let nature = HostNature::draw(rehearsal.seed, &node.hostname, drawn);
                 RehearsedHost::new(node, nature, terms, &boot, rehearsal.begins)
             })
             .collect();
@@ -93,7 +95,12 @@ impl<'r> Stage<'r> {
         for index in 0..self.hosts.len() {
             let host = &self.hosts[index];
             let contact = if host.is_reached { Contact::Online } else { Contact::Offline };
-            self.give(RolloutInput::Contact { node: host.id.clone(), contact, next_call: NextCall::Soon });
+            let first_call = host.nature.first_call.filter(|_| host.is_reached);
+            let next_call = if first_call.is_some() { NextCall::Later } else { NextCall::Soon };
+            self.give(RolloutInput::Contact { node: host.id.clone(), contact, next_call });
+            if let Some(first) = first_call {
+                self.timeline.enter(self.now.plus(first), Occurrence::Call(index));
+            }
         }
         let nodes = self.rehearsal.nodes.iter().zip(&self.hosts).map(|(node, host)| JoiningNode {
             node: host.id.clone(),
@@ -165,7 +172,8 @@ impl<'r> Stage<'r> {
     }
 
     fn exchange_soon(&mut self, index: usize) {
-        let Some(host) = self.hosts.get_mut(index).filter(|host| host.is_reached) else { return };
+        let hears = |host: &&mut RehearsedHost| host.is_reached && !host.calls_later;
+        let Some(host) = self.hosts.get_mut(index).filter(hears) else { return };
         if host.exchange_at.is_none() {
             let at = self.now.plus(host.nature.latency);
             host.exchange_at = Some(at);
@@ -178,7 +186,17 @@ impl<'r> Stage<'r> {
             Occurrence::Exchange(index) => self.exchange(index),
             Occurrence::Host(index, event) => self.happen(index, event),
             Occurrence::Contact(index) => self.look_for(index),
+            Occurrence::Call(index) => self.call(index),
         }
+    }
+
+    /// A host that calls seldom calls, and hears that a rollout concerns it: from now on it is heard of each minute.
+    fn call(&mut self, index: usize) {
+        self.hosts[index].calls_later = false;
+        let node = self.hosts[index].id.clone();
+        let (contact, next_call) = (Contact::Online, NextCall::Soon);
+        self.give(RolloutInput::Contact { node, contact, next_call });
+        self.exchange_soon(index);
     }
 
     /// A host says what it has to say, then hears what it is pointed to.

@@ -46,6 +46,7 @@ impl RehearsalReport {
             (shares.fail, counts.fail, "fail their probes"),
             (shares.offline, counts.offline, "offline"),
             (shares.slow, counts.slow, "slow"),
+            (shares.seldom, counts.seldom, "call once an hour"),
             (shares.cut_off, counts.cut_off, "cut off by the release"),
         ];
         let told: Vec<String> = kinds
@@ -54,7 +55,10 @@ impl RehearsalReport {
             .map(|(share, count, what)| format!("{share} {what} ({count})"))
             .collect();
         match told.is_empty() {
-            true => writeln!(f, "nothing goes wrong: --fail, --offline, --slow and --cut-off say what does"),
+            true => writeln!(
+                f,
+                "nothing goes wrong: --fail, --offline, --slow, --seldom and --cut-off say what does"
+            ),
             false => writeln!(f, "goes wrong: {}", told.join(", ")),
         }
     }
@@ -144,7 +148,11 @@ fn node_rows(nodes: &[NodeForecast]) -> Vec<Vec<String>> {
             NodeFault::Offline => "offline",
             NodeFault::CutOff => "cut off",
         });
-        let wrong: Vec<&str> = fault.into_iter().chain(node.slow.then_some("slow")).collect();
+        let wrong: Vec<&str> = fault
+            .into_iter()
+            .chain(node.slow.then_some("slow"))
+            .chain(node.seldom.then_some("calls seldom"))
+            .collect();
         let mut row = vec![node.hostname.to_string(), node.wave.clone()];
         row.extend([node.began_secs, node.switched_secs, node.ended_secs].map(offset));
         row.extend([state_word(node).to_owned(), wrong.join(", ")]);

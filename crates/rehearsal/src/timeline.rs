@@ -17,6 +17,8 @@ pub(crate) enum Occurrence {
     Host(usize, HostEvent),
     /// The control plane looks whether it is heard of still.
     Contact(usize),
+    /// One that calls seldom calls.
+    Call(usize),
 }
 
 #[derive(Debug, Default)]

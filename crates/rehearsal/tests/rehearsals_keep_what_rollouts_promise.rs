@@ -173,6 +173,7 @@ fn in_random_rehearsals() {
             offline: choices.share(30),
             slow: choices.share(30),
             cut_off: choices.share(10),
+            seldom: choices.share(50),
         };
         let count = 20 + choices.below(150) as usize;
         let mut rehearsal = rehearsal(terms, nodes(count), faults);

@@ -60,6 +60,22 @@ fn offline_nodes_hold_no_wave() {
     assert_eq!(report.waves.iter().map(|wave| wave.confirmed).sum::<usize>(), 300);
 }
 
+/// A node that calls once an hour is not asked before it called, and holds no slot until then.
+#[test]
+fn who_calls_seldom_is_asked_once_it_called() {
+    let terms = RolloutTerms { budgets: vec![budget("*", 40)], ..terms() };
+    let faults = FaultShares { seldom: "50%".parse().unwrap(), ..FaultShares::default() };
+    let report = golden("seldom", &rehearsal(terms, nodes(500), faults));
+    assert_eq!(report.outcome, RehearsalOutcome::Through);
+    assert_eq!((report.faults.seldom, report.budgets[0].peak.most), (250, 40));
+    let canary = || report.nodes.iter().filter(|node| node.wave == "canary");
+    let begins = |is_seldom| {
+        canary().filter(move |node| node.seldom == is_seldom).map(|node| node.asked_secs.unwrap())
+    };
+    assert!(begins(false).all(|asked| asked == 0), "those that listen are asked at once");
+    assert!(begins(true).max().unwrap() > 600 && begins(true).all(|asked| asked <= 3600));
+}
+
 #[test]
 fn who_is_cut_off_comes_back() {
     let report = golden("cut_off", &rehearsal(terms(), nodes(500), shares("0%", "0%", "0%", "1%")));

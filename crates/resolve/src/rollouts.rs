@@ -8,7 +8,7 @@ use lang::{Diagnostics, Selector, Value};
 use model::health_probe::MAX_PROBES;
 use model::time::when;
 use model::{Channel, Hostname, Timestamp};
-use rollout::{Coverage, CoverageMistake, Placement, RolloutRules, takes};
+use rollout::{Coverage, CoverageMistake, Placement, PossiblePlaces, RolloutRules, takes};
 use trust::RolloutTerms;
 use trust::rollout_terms::GateTerms;
 
@@ -16,6 +16,7 @@ use crate::check::rollouts::{DeclaredRollout, LocatedProbe, is_of_time, report};
 pub use crate::decl::rollouts::NotBefore;
 use crate::resolver::Fleet;
 use crate::sink::Sink;
+use crate::specialize::NodeSpec;
 
 /// The most hostnames that are named of the nodes that no wave takes.
 const MAX_NAMED: usize = 5;
@@ -89,6 +90,8 @@ pub struct PlannedWave {
 struct ChannelNodes {
     placements: Vec<Placement>,
     rest: BTreeSet<Hostname>,
+    /// Where nodes of patterns may be, however many are enrolled.
+    possible: PossiblePlaces,
     /// The first node that has too many probes.
     over: Option<NodeOfManyProbes>,
 }
@@ -181,10 +184,7 @@ impl Fleet {
             let Ok(hostname) = name.parse::<Hostname>() else { continue };
             let facts = match last.take() {
                 Some((params, facts)) if params == spec.params => facts,
-                _ => spec
-                    .read_params()
-                    .map(|params| params.node.facts())
-                    .unwrap_or_else(|_| Value::Map(BTreeMap::new())),
+                _ => declared_facts(spec),
             };
             let placement = rules.place(&hostname, &facts);
             let own = nodes.entry(*channel).or_default();
@@ -201,8 +201,19 @@ impl Fleet {
             }
             last = Some((spec.params.clone(), facts));
         }
+        for pattern in specialized.patterns.iter() {
+            let Some((channel, rules)) = rules.get_key_value(&*pattern.spec.channel) else { continue };
+            let possible = rules.may_place(&pattern.pattern, &declared_facts(&pattern.spec));
+            nodes.entry(*channel).or_default().possible.add(&possible);
+        }
         nodes
     }
+}
+
+/// What the fleet repo declares of a node.
+fn declared_facts(spec: &NodeSpec) -> Value {
+    let params = spec.read_params();
+    params.map(|params| params.node.facts()).unwrap_or_else(|_| Value::Map(BTreeMap::new()))
 }
 
 fn planned(
@@ -218,7 +229,7 @@ fn planned(
     found.retain(is_of_time);
     report(&declared.file, &declared.decl, &found, sink);
     past(declared, created, sink);
-    let coverage = Coverage::of(rules, nodes.placements);
+    let coverage = Coverage::of(rules, nodes.placements).expecting(&nodes.possible);
     let mut warnings = over(declared, created);
     for mistake in coverage.mistakes(rules) {
         let edge = declared.decl.edges.first().map_or(declared.decl.channel.at, |edge| edge.at);

@@ -193,6 +193,20 @@ fn what_may_be_a_slip_of_the_pen_is_a_warning() {
     assert!(planned[0].terms.pins.is_empty(), "a pin that is over is not signed");
 }
 
+/// Who is not enrolled yet is no reason for a warning.
+#[test]
+fn a_wave_that_only_nodes_of_patterns_will_be_in_is_not_empty() {
+    let staged = "rollouts:\n  stable:\n    waves:\n      - {name: canary, nodes: web-1.example.com}\n      \
+                  - {name: lab, where: 'labels.tier == \"lab\"'}\n      - {name: spare, nodes: \"spare-*\"}\n";
+    let planned = fleet(staged).rollouts(NOW, []).unwrap();
+    assert_eq!(
+        planned[0].warnings,
+        [
+            "rollouts.yaml:6: channel stable: nobody is in wave `spare`: its rule takes no node that no earlier wave took"
+        ]
+    );
+}
+
 /// A node has at most 32 probes, however many its channel has.
 #[test]
 fn too_many_probes_of_one_node_are_named() {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::placement::{Placement, RolloutRules, bits};
+use crate::placement::{Placement, PossiblePlaces, RolloutRules, bits};
 
 /// The nodes of each wave, budget and edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Coverage {
     /// Edges of which a node that goes first is in a later wave than one that waits.
     earliest_after: Vec<Option<u16>>,
     latest_before: Vec<Option<u16>>,
+    /// Where nodes may come to be that are not named yet.
+    possible: PossiblePlaces,
 }
 
 /// Something that a publisher should know before the release is signed.
@@ -67,6 +69,7 @@ impl Coverage {
             order: EdgeOrder::default(),
             earliest_after: vec![None; edges],
             latest_before: vec![None; edges],
+            possible: PossiblePlaces::default(),
         };
         for placement in placements {
             coverage.add(&placement);
@@ -98,6 +101,13 @@ impl Coverage {
         self.order.add(placement);
     }
 
+    /// Nodes may come that are not named yet: where they may be, nobody is missing.
+    #[must_use]
+    pub fn expecting(mut self, possible: &PossiblePlaces) -> Coverage {
+        self.possible.add(possible);
+        self
+    }
+
     /// How many nodes a wave has.
     pub fn in_wave(&self, wave: usize) -> usize {
         self.waves.get(wave).copied().unwrap_or(0)
@@ -106,19 +116,29 @@ impl Coverage {
     /// What is wrong. The implied last wave may be empty.
     pub fn mistakes(&self, rules: &RolloutRules) -> Vec<CoverageMistake> {
         let terms = rules.terms();
-        let empty_waves = terms.waves.iter().zip(&self.waves).filter(|(_, count)| **count == 0);
+        let may_fill = |mask: u32, index: usize| bits(mask).any(|bit| bit == index);
+        let is_empty =
+            |wave: usize| self.in_wave(wave) == 0 && !self.possible.waves.get(wave).copied().unwrap_or(false);
+        let empty_waves = terms.waves.iter().enumerate().filter(|(index, _)| is_empty(*index));
         let mut found: Vec<CoverageMistake> =
-            empty_waves.map(|(wave, _)| CoverageMistake::EmptyWave(wave.name.clone())).collect();
-        let empty_budgets = terms.budgets.iter().zip(&self.budgets).filter(|(_, count)| **count == 0);
+            empty_waves.map(|(_, wave)| CoverageMistake::EmptyWave(wave.name.clone())).collect();
+        let empty_budgets = terms
+            .budgets
+            .iter()
+            .zip(&self.budgets)
+            .enumerate()
+            .filter(|(index, (_, count))| **count == 0 && !may_fill(self.possible.budgets, *index));
         found.extend(
-            empty_budgets.map(|(budget, _)| CoverageMistake::EmptyBudget(budget.of.as_str().to_owned())),
+            empty_budgets.map(|(_, (budget, _))| CoverageMistake::EmptyBudget(budget.of.as_str().to_owned())),
         );
         for (index, edge) in terms.edges.iter().enumerate() {
-            let count = |counts: &[usize]| counts.get(index).copied().unwrap_or(0);
+            let has_none = |counts: &[usize], possible: u32| {
+                counts.get(index).copied().unwrap_or(0) == 0 && !may_fill(possible, index)
+            };
             let (before, after) = (edge.before.as_str().to_owned(), edge.after.as_str().to_owned());
             let latest = self.latest_before.get(index).copied().flatten();
             let earliest = self.earliest_after.get(index).copied().flatten();
-            if count(&self.before) == 0 || count(&self.after) == 0 {
+            if has_none(&self.before, self.possible.before) || has_none(&self.after, self.possible.after) {
                 found.push(CoverageMistake::EmptyEdge { before, after });
             } else if latest > earliest {
                 found.push(CoverageMistake::EdgeAgainstWaves { before, after });

@@ -8,7 +8,7 @@ use model::{Channel, Hostname, NodeId, Timestamp};
 
 use crate::advance::WaveWait;
 use crate::begin::BeginWait;
-use crate::event::EventRefusal;
+use crate::event::{EventRefusal, ProbeMode, ProbeOutcome};
 use crate::id::{RolloutId, RolloutKey};
 use crate::live::LiveRollout;
 use crate::member::{MemberFailure, MemberGoal, MemberRecord};
@@ -36,6 +36,17 @@ pub struct NodeExplanation {
     pub since: Timestamp,
     /// What keeps it from the release; `None` where it is confirmed on it.
     pub cause: Option<WaitCause>,
+    /// What its confirmation rests on; of a node that is confirmed.
+    pub evidence: Option<ConfirmEvidence>,
+}
+
+/// What says that a node is well with its release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfirmEvidence {
+    /// The boot in which it activated it.
+    pub boot: Option<String>,
+    /// Its enforcing probes that passed since.
+    pub passed: Vec<String>,
 }
 
 /// What keeps a node from its release.
@@ -153,6 +164,7 @@ impl Rollouts {
             state: record.state,
             since: record.since,
             cause: self.cause(rollout, record, index),
+            evidence: evidence(record),
         })
     }
 
@@ -274,6 +286,15 @@ impl Rollouts {
             limit: budget.limit(),
         })
     }
+}
+
+fn evidence(record: &MemberRecord) -> Option<ConfirmEvidence> {
+    let probes = record.probes.iter().flatten();
+    let passed =
+        probes.filter(|probe| probe.mode == ProbeMode::Enforce && probe.outcome == Some(ProbeOutcome::Pass));
+    let passed = || passed.map(|probe| probe.name.clone()).collect();
+    (record.state == NodeRolloutState::Converged)
+        .then(|| ConfirmEvidence { boot: record.boot.clone(), passed: passed() })
 }
 
 impl From<BeginWait> for WaitCause {

@@ -47,6 +47,7 @@ mod counts;
 mod coverage;
 pub mod event;
 mod explain;
+mod follow;
 mod heard;
 mod id;
 mod live;
@@ -65,10 +66,11 @@ mod step;
 pub use begin::{BeginWait, MAX_SUPERSEDED, RETENTION};
 pub use coverage::{Coverage, CoverageMistake};
 pub use event::{EventAnswer, EventCursor, EventOrder, EventRefusal, RolloutEvent, RolloutEventBody};
-pub use explain::{NodeExplanation, WaitCause};
+pub use explain::{ConfirmEvidence, NodeExplanation, WaitCause};
+pub use follow::{EarlierRelease, HeadKind, HeadStep, reads_declared};
 pub use id::{MAX_ROLLOUT_ID, ParseRolloutIdError, RolloutId, RolloutKey};
 pub use member::{MemberFailure, MemberGoal, MemberRecord};
-pub use placement::{BeginRefusal, DRAWS, Placement, RolloutRules, draw, takes};
+pub use placement::{BeginRefusal, DRAWS, Placement, PossiblePlaces, RolloutRules, draw, takes};
 pub use probes::{SelectProbesError, probes_of};
 pub use record::{
     BudgetGuard, BudgetVersions, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lang::selector::{SelectorMatch, Subject};
-use lang::{Selector, Value};
+use lang::{Pattern, Selector, Value};
 use model::time::SLACK;
 use model::window::TimeWindow;
 use model::{Digest, Hostname, Timestamp};
@@ -176,6 +176,58 @@ impl RolloutRules {
             pinned: pin.map(|pin| pin.until),
         }
     }
+
+    /// Where the nodes may come to be whose hostnames have this form and of which all this is declared.
+    pub fn may_place(&self, names: &Pattern, declared: &Value) -> PossiblePlaces {
+        let mut waves = vec![false; self.waves.len()];
+        for (wave, may) in self.waves.iter().zip(&mut waves) {
+            let takes = match &wave.members {
+                WaveMembers::Where(selector) => takes_unnamed(selector, names, declared),
+                WaveMembers::Percent(0) => SelectorMatch::No,
+                WaveMembers::Percent(100) | WaveMembers::Rest => SelectorMatch::Yes,
+                WaveMembers::Percent(_) => SelectorMatch::Unknown("it is drawn by its hostname".to_owned()),
+            };
+            *may = takes != SelectorMatch::No;
+            if takes == SelectorMatch::Yes {
+                break;
+            }
+        }
+        let mask = |selectors: &mut dyn Iterator<Item = &Selector>| {
+            let may = selectors.map(|selector| takes_unnamed(selector, names, declared) != SelectorMatch::No);
+            may.take(32).zip(0..).fold(0, |mask, (may, bit)| mask | (u32::from(may) << bit))
+        };
+        let terms = &self.terms;
+        PossiblePlaces {
+            waves,
+            budgets: mask(&mut terms.budgets.iter().map(|budget| &budget.of)),
+            before: mask(&mut terms.edges.iter().map(|edge| &edge.before)),
+            after: mask(&mut terms.edges.iter().map(|edge| &edge.after)),
+        }
+    }
+}
+
+/// Where nodes may come to be that are not named yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PossiblePlaces {
+    /// A wave by its index, whether it may get some of them.
+    pub(crate) waves: Vec<bool>,
+    /// A bit for each budget, and for each end of an edge, that may.
+    pub(crate) budgets: u32,
+    pub(crate) before: u32,
+    pub(crate) after: u32,
+}
+
+impl PossiblePlaces {
+    /// Those of others beside them.
+    pub fn add(&mut self, others: &PossiblePlaces) {
+        self.waves.resize(self.waves.len().max(others.waves.len()), false);
+        for (may, other) in self.waves.iter_mut().zip(&others.waves) {
+            *may |= other;
+        }
+        self.budgets |= others.budgets;
+        self.before |= others.before;
+        self.after |= others.after;
+    }
 }
 
 /// A number below [`DRAWS`] that seed and hostname give.
@@ -189,6 +241,11 @@ pub fn draw(seed: &str, hostname: &Hostname) -> u16 {
 pub(crate) fn hashed<const N: usize>(parts: [&[u8]; N], hostname: &Hostname) -> u64 {
     let digest = Digest::of_parts(parts.into_iter().chain([hostname.as_str().as_bytes()]));
     digest.as_bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
+/// Whether a selector takes the nodes whose hostnames nobody knows yet.
+fn takes_unnamed(selector: &Selector, names: &Pattern, declared: &Value) -> SelectorMatch {
+    selector.judge_unnamed(names, with_empty_labels(selector, declared).as_ref())
 }
 
 /// Whether a selector takes a node, by its hostname and by what the release declares of it.

@@ -182,6 +182,11 @@ impl RolloutState {
         matches!(self, RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned)
     }
 
+    /// It waits to begin, or runs.
+    pub fn is_open(self) -> bool {
+        self == RolloutState::Opening || self.is_running()
+    }
+
     /// It keeps the channel's next rollout waiting.
     pub fn is_running(self) -> bool {
         matches!(self, RolloutState::Active | RolloutState::Converging)

@@ -9,6 +9,7 @@ mod nodes_are_placed_by_the_terms;
 mod operators_turn_rollouts;
 mod probes_are_of_the_declared_nodes;
 mod rollouts_end;
+mod rollouts_follow_the_heads;
 mod rollouts_keep_their_promises;
 mod stored_forms_are_kept;
 mod transitions_are_those_of_the_table;

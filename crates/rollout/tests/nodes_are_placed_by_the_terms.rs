@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ::model::share::Share;
 use ::model::{Hostname, Timestamp};
-use rollout::{Coverage, CoverageMistake, DRAWS, Placement, RolloutRules, draw};
+use lang::Pattern;
+use rollout::{Coverage, CoverageMistake, DRAWS, Placement, PossiblePlaces, RolloutRules, draw};
 use trust::RolloutTerms;
 use trust::rollout_terms::{NodeEdge, WaveMembers};
 
@@ -121,6 +122,51 @@ fn what_takes_nobody_and_edges_in_a_circle_are_named() {
             "the edge from `tier=mail` to `tier=db` holds nobody: one of them takes no node",
             "the edges `tier=db` before `tier=web`, `ring=0` before `tier=db` close a cycle over the nodes that \
              they take, so they hold nobody",
+        ]
+    );
+}
+
+/// Nodes of patterns have no name before they are enrolled: where they may come to be, nobody is missing.
+#[test]
+fn what_nodes_of_patterns_may_fill_is_not_empty() {
+    let named = |members: &str| WaveMembers::Where(selector(members));
+    let terms = RolloutTerms {
+        waves: vec![
+            wave("mail", named("mail-*"), 0, 100),
+            wave("first", named("web-1*"), 0, 100),
+            wave("canary", named("ring=9"), 0, 100),
+            wave("tenth", WaveMembers::Percent(10), 0, 100),
+            wave("webs", named("tier=web"), 0, 100),
+            wave("late", named("web-7*"), 0, 100),
+            wave("rest", WaveMembers::Rest, 0, 100),
+        ],
+        budgets: vec![
+            budget("tier=gpu", None, Some(1)),
+            budget("where:hostname == \"web-3\"", None, Some(1)),
+            budget("where:labels.tier == \"web\" and labels.ring == \"\"", None, Some(1)),
+            budget("web-*, !tier=web", None, Some(1)),
+        ],
+        edges: vec![edge("tier=web", "web-2"), edge("tier=web", "tier=db")],
+        ..seeded()
+    };
+    let rules = rules(terms);
+    let mut possible = PossiblePlaces::default();
+    possible.add(&rules.may_place(&Pattern::parse("web-*").unwrap(), &declared(&[("tier", "web")])));
+    let found = Coverage::of(&rules, []).expecting(&possible).mistakes(&rules);
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let nobody =
+        |wave: &str| format!("nobody is in wave `{wave}`: its rule takes no node that no earlier wave took");
+    assert_eq!(
+        found,
+        [
+            nobody("mail"),
+            nobody("canary"),
+            // `webs` takes all that is left.
+            nobody("late"),
+            nobody("rest"),
+            "the budget of `tier=gpu` takes no node".to_owned(),
+            "the budget of `web-*, !tier=web` takes no node".to_owned(),
+            "the edge from `tier=web` to `tier=db` holds nobody: one of them takes no node".to_owned(),
         ]
     );
 }

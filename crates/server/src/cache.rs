@@ -1,5 +1,7 @@
-//! [`ByteCache`]: what was read from the store, by digest, bounded in bytes. What is asked for again stays;
+//! [`ByteCache`]: what was read, by digest or another key, bounded in bytes. What is asked for again stays;
 //! what was read once goes first (S3-FIFO), so that a walk over a whole fleet drives nothing out.
+
+use std::hash::Hash;
 
 use model::Digest;
 use quick_cache::sync::Cache;
@@ -16,23 +18,23 @@ pub(crate) trait HeldBytes {
     fn held_bytes(&self) -> u64;
 }
 
-/// Values by digest.
-pub(crate) struct ByteCache<V: HeldBytes + Clone> {
-    cache: Cache<Digest, V, ByBytes>,
+/// Values by digest, or by another key of a few bytes.
+pub(crate) struct ByteCache<V: HeldBytes + Clone, K: Hash + Eq + Clone = Digest> {
+    cache: Cache<K, V, ByBytes>,
 }
 
 #[derive(Clone)]
 struct ByBytes;
 
-impl<V: HeldBytes> Weighter<Digest, V> for ByBytes {
-    fn weight(&self, _: &Digest, value: &V) -> u64 {
+impl<K, V: HeldBytes> Weighter<K, V> for ByBytes {
+    fn weight(&self, _: &K, value: &V) -> u64 {
         ENTRY_BYTES + value.held_bytes()
     }
 }
 
-impl<V: HeldBytes + Clone> ByteCache<V> {
+impl<V: HeldBytes + Clone, K: Hash + Eq + Clone> ByteCache<V, K> {
     /// Keeps at most so many bytes.
-    pub(crate) fn new(bytes: u64) -> ByteCache<V> {
+    pub(crate) fn new(bytes: u64) -> ByteCache<V, K> {
         let items = usize::try_from(bytes / USUAL_ENTRY).unwrap_or(usize::MAX);
         let mut options = OptionsBuilder::new();
         // One shard: a value of many has to fit into its own.
@@ -45,20 +47,20 @@ impl<V: HeldBytes + Clone> ByteCache<V> {
         ByteCache { cache }
     }
 
-    pub(crate) fn get(&self, key: &Digest) -> Option<V> {
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
         self.cache.get(key)
     }
 
     /// What is kept, or what is read now; who asks for the same meanwhile waits for it.
     pub(crate) async fn get_or_read<E>(
         &self,
-        key: &Digest,
+        key: &K,
         read: impl Future<Output = Result<V, E>>,
     ) -> Result<V, E> {
         self.cache.get_or_insert_async(key, read).await
     }
 
-    pub(crate) fn put(&self, key: Digest, value: V) {
+    pub(crate) fn put(&self, key: K, value: V) {
         self.cache.insert(key, value);
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use wire::{Code, Problem};
 
 use crate::authority::NodeAuthorities;
-use crate::closures::ClosureShelf;
+use crate::closures::{ArchiveTurns, ClosureShelf};
 use crate::failed_joins;
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
@@ -41,8 +41,6 @@ use crate::work::Orchestrator;
 const ENROLLMENTS: usize = 32;
 /// Blobs sent at once; more wait.
 const BLOBS: usize = 8;
-/// Archives of closures sent at once; more wait.
-const CLOSURES: usize = 16;
 
 pub(crate) struct ControlPlane {
     pub(crate) store: Arc<Store>,
@@ -87,7 +85,7 @@ pub(crate) struct ControlPlane {
     pub(crate) proxied_enrollments: Semaphore,
     pub(crate) blobs: Semaphore,
     /// Archives of closures sent at once.
-    pub(crate) closure_answers: Arc<Semaphore>,
+    pub(crate) archive_turns: ArchiveTurns,
     /// Requests under way of nodes behind proxies.
     pub(crate) proxied: Arc<Peers>,
     /// Wakes who notifies links of requests for runs.
@@ -154,7 +152,7 @@ impl ControlPlane {
             enrollments: Semaphore::new(ENROLLMENTS),
             proxied_enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),
-            closure_answers: Arc::new(Semaphore::new(CLOSURES)),
+            archive_turns: ArchiveTurns::default(),
             proxied: Arc::default(),
             run_requested: Notify::new(),
             requesting_runs: tokio::sync::Mutex::new(()),

@@ -52,6 +52,8 @@ pub(crate) async fn run(
             _ = joins.tick() => crate::joins::forget_lapsed(&plane).await,
             _ = prune.tick() => {
                 crate::closures::sweep(&plane).await;
+                // Which may take minutes.
+                tokio::spawn(crate::closures::scrub(plane.clone()));
                 match plane.store.prune(now(), Retention::default()).await {
                 Ok(pruned) => tracing::debug!(?pruned, "pruned"),
                 Err(error) => tracing::warn!(error = %chain(&error), "cannot prune"),

@@ -33,7 +33,15 @@ async fn a_head_that_is_not_believed_any_more_makes_check_ins_wait() {
     node.url = fleet.url();
 
     let blob = route::BLOB.replace("{digest}", &model::Digest::of(b"x").to_string());
-    let asked = [(Method::POST, route::CHECKIN), (Method::GET, route::STATE), (Method::GET, blob.as_str())];
+    // A rollout and what it asks for depend on them too (ROL-3).
+    let manifest = route::ROLLOUT.replace("{id}", "stable@00");
+    let asked = [
+        (Method::POST, route::CHECKIN),
+        (Method::GET, route::STATE),
+        (Method::GET, blob.as_str()),
+        (Method::GET, manifest.as_str()),
+        (Method::GET, route::DISPATCH),
+    ];
     for (method, path) in asked {
         let bytes = if method == Method::POST { body::encode(&quiet()).unwrap() } else { Vec::new() };
         let response = node.send(node.signed(method, path, bytes)).await;

@@ -105,13 +105,32 @@ async fn a_dispatch_is_polled_for_and_answered_event_by_event() {
         Code::NotFound,
     );
     assert_eq!(state(&fleet).await, NodeRolloutState::Soaking);
-    // A body with frames is a poll, as it was.
-    refused(&post(&node, r#"{"frames":[]}"#.into()).await, Code::BadBody);
+    // A body with frames is a poll, as it was, wherever they stand in it; any other is an event.
+    for poll in [r#"{"frames":[]}"#, r#"{ "kind": "DispatchAck", "frames": [] }"#] {
+        let refusal = refused(&post(&node, poll.into()).await, Code::BadBody);
+        assert!(refusal.detail.unwrap().contains("hello"), "{poll}");
+    }
+    let refusal = refused(&post(&node, "{}".into()).await, Code::BadBody);
+    assert!(refusal.detail.unwrap().contains("`kind`"));
+    let long = enveloped(3, &format!(r#"{{"kind":"Failed","message":"{}"}}"#, "x".repeat(20_000)));
+    refused(&post(&node, long).await, Code::BodyTooLarge);
 
     let heartbeat = serde_json::json!({ "last_event_seq_by_rollout": { id.to_string(): 9 } });
     let heard: HeartbeatAnswer = node.member.post(route::HEARTBEAT, &heartbeat).await.unwrap();
     assert_eq!(heard.replay_from, [(id.to_string(), 4)].into());
     assert_eq!(state(&fleet).await, NodeRolloutState::Soaking, "it moves nothing");
+
+    // As a client of the source says it: the set that it is on, and not the number of a release.
+    let topology = enveloped(4, r#"{"kind":"ProbeTopologyDeclared","declared_at":"x","probes":[]}"#);
+    assert_eq!(post(&node, topology).await.status(), StatusCode::NO_CONTENT);
+    let converged = |closure: &model::Digest| {
+        format!(
+            r#"{{"kind":"Converged","rollout_id":"{id}","seq":5,"boot_id":"b1","current_closure":"{closure}"}}"#
+        )
+    };
+    refused(&post(&node, converged(&model::Digest::of(b"another"))).await, Code::EventRefused);
+    assert_eq!(post(&node, converged(&asked.target_closure)).await.status(), StatusCode::NO_CONTENT);
+    assert_eq!(state(&fleet).await, NodeRolloutState::Converged);
 }
 
 #[tokio::test]
@@ -123,6 +142,7 @@ async fn the_signed_header_is_served_byte_for_byte() {
     let id: RolloutId = view.id;
     let json = manifest(&node, id.as_str(), None).await;
     assert_eq!(json.body(), second.header.payload.as_bytes());
+    assert_eq!(json.headers()[header::CONTENT_TYPE], "application/json");
     let bytes = manifest(&node, id.as_str(), Some("application/octet-stream")).await;
     let signature = data_encoding::BASE64.decode(second.header.signatures[0].sig.as_bytes()).unwrap();
     assert_eq!(bytes.body(), &signature);

@@ -218,7 +218,7 @@ impl Machine {
     ) -> Result<Option<NodeInput>, WriteError> {
         match effect {
             NodeEffect::CollectTraits => asks.push(Ask::Traits),
-            NodeEffect::CheckIn(mut message) => {
+            NodeEffect::CheckIn(mut message, _) => {
                 message.facts = self.disk.files().log.facts.iter().take(FACTS).cloned().collect();
                 asks.extend(self.call(Body::CheckIn(message), now));
             }
@@ -259,6 +259,7 @@ impl Machine {
             | NodeEffect::Switched(_)
             | NodeEffect::HostIsFree
             | NodeEffect::ConfirmTried(_)
+            | NodeEffect::HurryCheckIn
             | NodeEffect::GoBack(_)
             | NodeEffect::RolloutEnded(_)
             | NodeEffect::RestateRollout(_) => {}

@@ -113,6 +113,14 @@ impl BlobStore {
         self.corrupt.join(digest.to_string()).is_file()
     }
 
+    /// Removes the copy of a blob that was found damaged; fine if there is none.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn forget_damaged(&self, digest: &Digest) -> Result<()> {
+        self.disk.unlink(&self.corrupt.join(digest.to_string()))
+    }
+
     /// Stores what `source` holds, at most `max` bytes; durable when it returns.
     ///
     /// # Errors

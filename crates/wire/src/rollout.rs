@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The largest body of one event, in bytes. A larger body of this route is a poll.
+/// The largest body of one event, in bytes.
 pub const MAX_EVENT_BODY: usize = 16 * 1024;
 /// The most rollouts of which a heartbeat speaks.
 pub const MAX_HEARTBEAT_ROLLOUTS: usize = 64;
@@ -88,6 +88,9 @@ pub struct PostedEvent {
     pub incarnation: Option<Incarnation>,
     /// The lowest number that the node still has; absent: the first.
     pub oldest: u64,
+    /// The root of the set that the node says to be on, where it names that, as the source does, and no release. The event's
+    /// release is 0 then, until [`PostedEvent::of_release`] says which it is.
+    pub closure: Option<Digest>,
 }
 
 /// Why a body is no event of a rollout.
@@ -110,6 +113,13 @@ const RENAMED: [(&str, &str); 6] = [
     ("stderrTail", "message"),
     ("policyApplied", "policy"),
 ];
+
+/// Fields in which the source names the set that a node is on.
+const CLOSURES: [&str; 3] = ["observedCurrentClosure", "currentClosure", "revertedToClosure"];
+/// The events that say on which release a node is.
+const OF_RELEASE: [&str; 3] = ["ActivationComplete", "Converged", "RollbackComplete"];
+/// How long a node soaked that does not say it, in seconds: as long as it can have by the time that it was asked.
+const UNSAID_SOAK: u32 = u32::MAX;
 
 /// Fields that are of the envelope.
 #[derive(Deserialize)]
@@ -154,12 +164,45 @@ impl PostedEvent {
         if event.get("kind").and_then(Value::as_str) == Some("ActivationCompleted") {
             event.insert("kind".to_owned(), "ActivationComplete".into());
         }
+        let closure = closure_instead_of_release(&mut event)?;
         let event: RolloutEventBody = serde_json::from_value(event.into())?;
         let envelope: EventEnvelope = serde_json::from_value(fields.into())?;
         let EventEnvelope { rollout, seq, at, incarnation, oldest, signature } = envelope;
         let fact = RolloutFact { rollout, event_seq: seq, event, signature };
-        Ok(PostedEvent { fact, at, incarnation, oldest: oldest.unwrap_or(1) })
+        Ok(PostedEvent { fact, at, incarnation, oldest: oldest.unwrap_or(1), closure })
     }
+
+    /// The set that the node says to be on is that of this release.
+    pub fn of_release(&mut self, is: u64) {
+        if let RolloutEventBody::ActivationComplete { release, .. }
+        | RolloutEventBody::Converged { release, .. }
+        | RolloutEventBody::RollbackComplete { release } = &mut self.fact.event
+        {
+            *release = is;
+        }
+    }
+}
+
+/// Fills in what the source says otherwise: the set instead of the release, its probes instead of a message.
+fn closure_instead_of_release(event: &mut Map<String, Value>) -> Result<Option<Digest>, serde_json::Error> {
+    let kind = event.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if kind == "Failed"
+        && let (false, Some(Value::Array(probes))) =
+            (event.contains_key("message"), event.get("failingProbes"))
+    {
+        let names: Vec<&str> = probes.iter().filter_map(Value::as_str).collect();
+        let message = format!("probes went on failing: {}", names.join(", "));
+        event.insert("message".to_owned(), message.into());
+    }
+    if !OF_RELEASE.contains(&kind.as_str()) || event.contains_key("release") {
+        return Ok(None);
+    }
+    let Some(closure) = CLOSURES.iter().find_map(|name| event.get(*name).cloned()) else { return Ok(None) };
+    event.insert("release".to_owned(), 0.into());
+    if kind == "Converged" {
+        event.entry("soakedSecs").or_insert_with(|| UNSAID_SOAK.into());
+    }
+    serde_json::from_value(closure).map(Some)
 }
 
 /// Names in camel case, those of the source under the ones of here.
@@ -208,6 +251,25 @@ mod tests {
             read.fact.event,
             RolloutEventBody::ActivationComplete { release: 7, boot: "b1".to_owned() }
         );
+        // A set instead of a release, as the source says it.
+        let closure = "6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723";
+        let named = format!(
+            r#"{{"kind":"Converged","rollout_id":"stable@4f1c","seq":5,"converged_at":"x","boot_id":"b1","current_closure":"{closure}"}}"#
+        );
+        let mut read = PostedEvent::read(named.as_bytes()).unwrap();
+        assert_eq!(read.closure.unwrap().to_string(), closure);
+        read.of_release(7);
+        let RolloutEventBody::Converged { release: 7, soaked_secs, .. } = read.fact.event else {
+            panic!("{read:?}")
+        };
+        assert_eq!(soaked_secs, u64::from(UNSAID_SOAK));
+        let failed = r#"{"kind":"Failed","rollout_id":"stable@4f1c","seq":5,"failing_probes":["a","b"]}"#;
+        let read = PostedEvent::read(failed.as_bytes()).unwrap();
+        assert_eq!(
+            read.fact.event,
+            RolloutEventBody::Failed { message: "probes went on failing: a, b".into() }
+        );
+        assert!(PostedEvent::read(named.replace(closure, "../x").as_bytes()).is_err());
         let probes = r#"{"kind":"ProbeTopologyDeclared","rollout_id":"stable@4f1c","seq":4,
             "probes":[{"name":"up","kind":"http","mode":"Enforce"}]}"#;
         assert!(PostedEvent::read(probes.as_bytes()).is_ok());

@@ -75,7 +75,7 @@ pub fn guarded_cause(cause: &ReturnCause) -> String {
         ReturnCause::SwitchTooLong => "the run did not end in its time".to_owned(),
         ReturnCause::SwitchFailed { reason } => reason.clone(),
         ReturnCause::Rebooted => "the host went down before a contact followed".to_owned(),
-        ReturnCause::AgentDied => "the agent died before a contact followed".to_owned(),
+        ReturnCause::AgentDied { .. } => "the agent died before a contact followed".to_owned(),
         cause => cause.to_string(),
     }
 }

@@ -21,7 +21,7 @@ pub enum FoundGuardRecord {
     /// It cannot be read.
     Damaged,
     /// It.
-    Record(ActivationRecord),
+    Record(Box<ActivationRecord>),
 }
 
 /// What is known of the changes of a guarded run, as a process finds them.
@@ -145,7 +145,7 @@ impl GuardedActivation {
         let record = match record {
             FoundGuardRecord::Absent => return None,
             FoundGuardRecord::Damaged => undone_from(changes?, now),
-            FoundGuardRecord::Record(record) => record,
+            FoundGuardRecord::Record(record) => *record,
         };
         let target = match &record.under_way {
             ActivationStage::Settled => return None,
@@ -173,7 +173,7 @@ impl GuardedActivation {
         match &guard.activation.record().under_way {
             // It was confirmed, and its process ended before that was written down as the end.
             ActivationStage::Probation(_) => effects.push(GuardEffect::Keep),
-            ActivationStage::Armed(_) if is_armed && process != ActivationProcess::Watchdog => {
+            ActivationStage::Armed(_) if is_armed && !process.is_watchdog() => {
                 effects.push(GuardEffect::TakeForEnded);
             }
             _ => {}
@@ -299,6 +299,7 @@ impl GuardedActivation {
             ActivationEffect::Switch(_)
             | ActivationEffect::StartProbes { .. }
             | ActivationEffect::StopProbes
+            | ActivationEffect::StartAgentAnew
             | ActivationEffect::Forget(_) => return None,
         })
     }

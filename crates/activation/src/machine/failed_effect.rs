@@ -1,5 +1,9 @@
 //! What follows where an effect could not be carried out: nothing is switched that is not durable and guarded, and a
 //! return waits for no disk.
+//!
+//! A record that could not be made durable may be there all the same, where its file has its name and only the
+//! directory could not be synced. Whoever gives the step up writes what counts in its place, until that is durable: the
+//! next process would go on with what was given up otherwise.
 
 use super::{Activation, PERSIST_RETRY, RetriedStep, bounded};
 use crate::boot::BootTime;
@@ -157,6 +161,7 @@ impl Activation {
         match unpersisted {
             Unpersisted::Restore => {
                 self.record = before;
+                self.write_later(now);
                 told
             }
             Unpersisted::Again(input) => {
@@ -168,6 +173,7 @@ impl Activation {
                 let rest = after(effects, |effect| matches!(effect, ActivationEffect::Persist(_)));
                 let unpersisted = Unpersisted::GoOn;
                 self.last = Some(LastStep { before, unpersisted, unarmed, effects: rest.clone() });
+                self.write_later(now);
                 told.into_iter().chain(rest).collect()
             }
             Unpersisted::Return => {
@@ -179,9 +185,29 @@ impl Activation {
                 told
             }
             Unpersisted::Refuse(target) => {
-                self.record = before;
-                self.not_activated(target, reason, now)
+                // What was refused may be durable.
+                let refused = std::mem::replace(&mut self.record, before);
+                let then = self.not_activated(target, reason, now);
+                self.durable_if_possible(refused, then)
             }
+        }
+    }
+
+    /// What is durable may be a record that was given up: what counts is written in its place.
+    fn write_later(&mut self, now: BootTime) {
+        self.rewrite = Some(now.plus(PERSIST_RETRY));
+    }
+
+    /// What counts is made durable once more.
+    pub(super) fn write_again(&mut self) -> Vec<ActivationEffect> {
+        let before = self.record.clone();
+        self.durable_if_possible(before, Vec::new())
+    }
+
+    /// The last step was carried out as a whole.
+    pub(super) fn carried_out(&mut self, last: &LastStep) {
+        if last.effects.iter().any(|effect| matches!(effect, ActivationEffect::Persist(_))) {
+            (self.persist_failure, self.rewrite) = (None, None);
         }
     }
 

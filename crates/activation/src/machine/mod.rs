@@ -11,7 +11,7 @@ use model::health_probe::ProbeTopology;
 
 use self::failed_effect::LastStep;
 use crate::boot::{BootId, BootTime};
-use crate::generation::{Generation, GenerationId, GenerationLimits};
+use crate::generation::{GenerationId, GenerationLimits};
 use crate::io::{ActivationEffect, ActivationFact, ActivationInput};
 use crate::probe_results::{HealthProbeResult, ProbeNews, ProbeResults};
 use crate::record::{ActivationRecord, ActivationStage, MAX_REASON, ReturnCause};
@@ -61,6 +61,8 @@ pub struct Activation {
     persist_failure: Option<String>,
     last: Option<LastStep>,
     retry: Option<(BootTime, RetriedStep)>,
+    /// When what counts is written again: what is durable may be a record that was given up.
+    rewrite: Option<BootTime>,
 }
 
 impl Activation {
@@ -74,14 +76,20 @@ impl Activation {
         self.results.as_ref().is_some_and(ProbeResults::all_pass)
     }
 
+    /// Nothing is under way, and what is durable says so: whoever drives this may let go of it once all effects were
+    /// carried out.
+    pub fn is_at_rest(&self) -> bool {
+        self.record.under_way == ActivationStage::Settled && self.rewrite.is_none()
+    }
+
     /// Takes an input in; gives what the shell does next, of which at most one is [`ActivationEffect::Persist`]. All of
     /// it is carried out, or what failed is given as an input, before anything else is given.
     pub fn handle(&mut self, input: ActivationInput, now: BootTime) -> Vec<ActivationEffect> {
         let last = self.last.take();
-        if last.is_some()
+        if let Some(last) = &last
             && !matches!(input, ActivationInput::NotPersisted { .. } | ActivationInput::NotArmed { .. })
         {
-            self.persist_failure = None;
+            self.carried_out(last);
         }
         match input {
             ActivationInput::Activate(order) => self.activate(*order, now),
@@ -91,12 +99,14 @@ impl Activation {
                 self.confirm_answered(generation, boot, now)
             }
             ActivationInput::TryFailed { reason } => self.try_failed(&reason),
+            ActivationInput::NotStartedAnew { reason } => self.not_started_anew(&reason, now),
             ActivationInput::Halted(generation) => self.halted(generation, now),
             ActivationInput::RolloutEnded(generation) => self.rollout_ended(generation),
             ActivationInput::Returned => self.returned(now),
             ActivationInput::ReturnFailed { reason } => self.return_failed(&reason, now),
             ActivationInput::NotPersisted { reason } => self.not_persisted(last, &reason, now),
             ActivationInput::NotArmed { reason } => self.not_armed(last, &reason, now),
+            ActivationInput::Measured { generation, bytes } => self.measured(generation, bytes),
             ActivationInput::LiftQuarantine(generation) => self.lift_quarantine(generation),
             ActivationInput::Tick => self.tick(now),
         }
@@ -107,6 +117,7 @@ impl Activation {
         let failure = self.results.as_ref().and_then(ProbeResults::next_failure);
         let failure = failure.filter(|_| !self.failure_told).map(|at| (at, ActivationDeadline::ProbeFailed));
         let retry = self.retry.as_ref().map(|(at, _)| (*at, ActivationDeadline::Retry));
+        let rewrite = self.rewrite.map(|at| (at, ActivationDeadline::Retry));
         let overdue = match &self.record.under_way {
             ActivationStage::Armed(trial) | ActivationStage::Confirming(trial) => Some(trial.deadline),
             // What is tried again anyway comes before.
@@ -115,7 +126,7 @@ impl Activation {
         };
         let overdue = overdue.map(|at| (at, ActivationDeadline::Overdue));
         let next_try = self.next_try().map(|at| (at, ActivationDeadline::Try));
-        [failure, retry, overdue, next_try].into_iter().flatten().min_by_key(|(at, _)| *at)
+        [failure, retry, rewrite, overdue, next_try].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     fn tick(&mut self, now: BootTime) -> Vec<ActivationEffect> {
@@ -125,6 +136,9 @@ impl Activation {
                 RetriedStep::Return => self.return_again(now),
                 RetriedStep::Leave(cause) => self.go_back(cause, now),
             };
+        }
+        if self.rewrite.take_if(|at| *at <= now).is_some() {
+            return self.write_again();
         }
         match &self.record.under_way {
             ActivationStage::Armed(trial) if trial.deadline <= now => self.overdue(now),
@@ -206,14 +220,31 @@ impl Activation {
         }
     }
 
-    /// The generation is what is on the disk last, and what nothing needs goes where there is too much of it.
-    fn keep(&mut self, generation: Generation) {
-        self.record.kept.retain(|kept| kept.id != generation.id);
-        if generation.id != GenerationId::AS_FOUND {
-            self.record.kept.push(generation);
+    /// What is too much with that goes, where nothing needs it.
+    fn measured(&mut self, id: GenerationId, bytes: u64) -> Vec<ActivationEffect> {
+        let before = self.record.clone();
+        let ActivationRecord { confirmed, under_way, kept, .. } = &mut self.record;
+        let other = match under_way {
+            ActivationStage::Settled => None,
+            ActivationStage::Armed(trial)
+            | ActivationStage::Confirming(trial)
+            | ActivationStage::Deferred(trial) => Some(&mut trial.target),
+            ActivationStage::Probation(probation) => Some(&mut probation.previous),
+            ActivationStage::Returning(back) => Some(&mut back.from),
+        };
+        for generation in std::iter::once(confirmed).chain(other).chain(kept) {
+            if generation.id == id {
+                generation.bytes = bytes;
+            }
         }
+        if self.record == before {
+            return Vec::new();
+        }
+        let then = forgetting(self.forget_what_is_too_much()).into_iter().collect();
+        self.durable_or_restored(before, then)
     }
 
+    /// What nothing needs goes where there is too much of it.
     fn forget_what_is_too_much(&mut self) -> Vec<GenerationId> {
         let needed = self.record.needed();
         self.limits.forget(&mut self.record.kept, &needed)

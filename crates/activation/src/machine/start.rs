@@ -5,7 +5,9 @@ use crate::ProbeTopology;
 use crate::boot::{BootMoment, BootTime};
 use crate::generation::{GenerationId, GenerationLimits};
 use crate::io::{ActivationEffect, ActivationFact, ActivationProcess, FoundHost, WatchdogAlarm};
-use crate::record::{ActivationRecord, ActivationStage, MAX_DEATHS, ReturnCause, Trial, WatchdogDecision};
+use crate::record::{
+    ActivationRecord, ActivationStage, AgentDeath, MAX_DEATHS, ReturnCause, Trial, WatchdogDecision,
+};
 
 impl Activation {
     /// Goes on with a record; the effects come before any input.
@@ -27,6 +29,7 @@ impl Activation {
             persist_failure: None,
             last: None,
             retry: None,
+            rewrite: None,
         };
         let effects = activation.begin(found, now.at);
         (activation, effects)
@@ -44,19 +47,27 @@ impl Activation {
             return self.booted(found, now);
         }
         if let ActivationStage::Armed(trial) = &self.record.under_way
-            && found.process != ActivationProcess::Watchdog
+            && !found.process.is_watchdog()
             && trial.deadline <= now
         {
             return self.overdue(now);
         }
         if let ActivationStage::Confirming(trial) = &self.record.under_way
-            && found.process != ActivationProcess::Watchdog
+            && !found.process.is_watchdog()
             && found.runs != Some(trial.target.id)
+        {
+            return self.go_back(ReturnCause::FoundElsewhere, now);
+        }
+        // It was confirmed by a record that could not be synced, so it was not; and the return could not be made durable.
+        if let ActivationStage::Probation(probation) = &self.record.under_way
+            && found.process != ActivationProcess::Watchdog
+            && found.runs == Some(probation.previous.id)
         {
             return self.go_back(ReturnCause::FoundElsewhere, now);
         }
         match found.process {
             ActivationProcess::Watchdog => self.watched(now),
+            ActivationProcess::WatchdogAlone => self.abandoned(now),
             ActivationProcess::Agent => self.went_on(now),
             ActivationProcess::AgentAfterDeath => self.died(now),
         }
@@ -103,7 +114,7 @@ impl Activation {
             ActivationEffect::ArmWatchdog(WatchdogAlarm::after(deadline)),
             ActivationEffect::Report(ActivationFact::Completed { target }),
         ];
-        if process != ActivationProcess::Watchdog {
+        if !process.is_watchdog() {
             then.extend(self.declare_and_ask(&trial, now));
         }
         self.durable_and_armed_or_back(before, then)
@@ -141,6 +152,14 @@ impl Activation {
         }
     }
 
+    /// The watchdog saw that nobody goes on with a switch.
+    fn abandoned(&mut self, now: BootTime) -> Vec<ActivationEffect> {
+        match self.record.under_way {
+            ActivationStage::Armed(_) => self.go_back(ReturnCause::AgentDied { how: AgentDeath::Gone }, now),
+            _ => self.watched(now),
+        }
+    }
+
     /// The agent goes on after one that died. Where the host waits for a reboot it runs what it ran before, and
     /// nobody dies of the generation that is to come.
     fn died(&mut self, now: BootTime) -> Vec<ActivationEffect> {
@@ -154,7 +173,7 @@ impl Activation {
         };
         *deaths = deaths.saturating_add(1);
         if *deaths >= MAX_DEATHS {
-            return self.go_back(ReturnCause::AgentDied, now);
+            return self.go_back(ReturnCause::AgentDied { how: AgentDeath::Counted }, now);
         }
         let is_switching = matches!(self.record.under_way, ActivationStage::Armed(_));
         let then = self.went_on(now);

@@ -46,7 +46,7 @@ impl Activation {
     fn renumber(&mut self, target: Generation, probes: ProbeTopology) -> Vec<ActivationEffect> {
         let before = self.record.clone();
         self.record.confirmed = target;
-        self.keep(target);
+        self.record.keep(target);
         self.renumbered = Some((target.id, probes));
         let started = ActivationEffect::Report(ActivationFact::Started { target: target.id });
         self.durable_or_restored(before, vec![started, ActivationEffect::Switch(target)])
@@ -86,7 +86,7 @@ impl Activation {
             terms,
             probes,
         });
-        self.keep(target);
+        self.record.keep(target);
         let forgotten = forgetting(self.forget_what_is_too_much());
         (self.results, self.retry) = (None, None);
         let then = [
@@ -124,7 +124,7 @@ impl Activation {
                     ActivationEffect::Report(ActivationFact::Deferred { target, component }),
                 ]
             }
-            SwitchEnd::Done => {
+            SwitchEnd::Done | SwitchEnd::NeedsNewAgent => {
                 let deadline = now.plus(trial.terms.window);
                 let trial = Trial { switched: now, deadline, ..trial };
                 self.record.under_way = ActivationStage::Confirming(trial.clone());
@@ -132,17 +132,32 @@ impl Activation {
                     ActivationEffect::ArmWatchdog(WatchdogAlarm::after(deadline)),
                     ActivationEffect::Report(ActivationFact::Completed { target }),
                 ];
-                then.extend(self.declare_and_ask(&trial, now));
+                match again {
+                    // What confirms it is an agent that it started: this one asks nothing of it.
+                    SwitchEnd::NeedsNewAgent => then.push(ActivationEffect::StartAgentAnew),
+                    _ => then.extend(self.declare_and_ask(&trial, now)),
+                }
                 then
             }
         };
         self.durable_or_again(before, ActivationInput::Switched { target, end: again }, then)
     }
 
-    /// When the next try to confirm may be made: not while a probe fails.
+    /// The agent cannot start as the generation has it.
+    pub(super) fn not_started_anew(&mut self, reason: &str, now: BootTime) -> Vec<ActivationEffect> {
+        match self.record.under_way {
+            ActivationStage::Confirming(_) => {
+                self.go_back(ReturnCause::SwitchFailed { reason: bounded(reason) }, now)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// When the next try to confirm may be made: not while a probe fails, nor by a process that is to be started anew.
     pub(super) fn next_try(&self) -> Option<BootTime> {
         let ActivationStage::Confirming(trial) = &self.record.under_way else { return None };
-        let may_try = trial.next_try < trial.terms.tries && self.probes_pass() && self.retry.is_none();
+        let may_try = trial.next_try < trial.terms.tries && self.probes_pass();
+        let may_try = may_try && self.retry.is_none() && self.rewrite.is_none();
         may_try.then(|| trial.switched.plus(trial.terms.try_begins(trial.next_try)))
     }
 
@@ -217,6 +232,7 @@ impl Activation {
         let previous = std::mem::replace(&mut self.record.confirmed, target);
         self.record.under_way = ActivationStage::Probation(Probation { previous, deaths, terms, probes });
         self.record.quarantine.lift(target.id);
+        self.record.returned = None;
         let forgotten = forgetting(self.forget_what_is_too_much());
         let confirmed = ActivationEffect::Report(ActivationFact::Confirmed { generation: target.id });
         (before, [ActivationEffect::Disarm, confirmed].into_iter().chain(forgotten).collect())

@@ -5,7 +5,7 @@ use super::{Activation, RETURN_RETRY, RetriedStep, bounded, forgetting};
 use crate::boot::{BootMoment, BootTime};
 use crate::generation::GenerationId;
 use crate::io::{ActivationEffect, ActivationFact, ActivationInput, WatchdogAlarm};
-use crate::record::{ActivationStage, GenerationReturn, RETURN_LIMIT, ReturnCause};
+use crate::record::{ActivationStage, EndedReturn, GenerationReturn, RETURN_LIMIT, ReturnCause};
 use crate::terms::AfterConfirm;
 
 impl Activation {
@@ -73,8 +73,9 @@ impl Activation {
             return Vec::new();
         };
         let GenerationReturn { from, cause, .. } = back;
-        let moment = BootMoment { boot: self.boot.clone(), at: now };
-        self.record.quarantine.note(&from, &cause, &moment);
+        let at = BootMoment { boot: self.boot.clone(), at: now };
+        self.record.quarantine.note(&from, &cause, &at);
+        self.record.returned = Some(EndedReturn { from, cause: cause.clone(), at });
         self.record.kept.retain(|kept| kept.id != from.id);
         self.retry = None;
         let (from, to) = (from.id, self.record.confirmed.id);

@@ -1,5 +1,6 @@
 //! Chance, and generations that break what they touch.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use activation::{
@@ -43,8 +44,20 @@ pub enum Nature {
     BootFallsBack,
 }
 
+/// Generations that are used again and again.
+const IDS: u8 = 8;
+
 pub fn id(number: u8) -> GenerationId {
-    GenerationId(Digest::of(&[number]))
+    static FIRST: LazyLock<[GenerationId; IDS as usize]> =
+        LazyLock::new(|| std::array::from_fn(|number| of_bytes(&[u8::try_from(number).unwrap()])));
+    match FIRST.get(usize::from(number)) {
+        Some(id) => *id,
+        None => of_bytes(&[number]),
+    }
+}
+
+fn of_bytes(bytes: &[u8]) -> GenerationId {
+    GenerationId(Digest::of(bytes))
 }
 
 pub fn generation(number: u8) -> Generation {
@@ -64,11 +77,12 @@ pub fn probe(name: &str, mode: HealthProbeMode) -> HealthProbe {
 }
 
 pub fn probes() -> ProbeTopology {
-    let modes = [HealthProbeMode::Enforce, HealthProbeMode::Observe, HealthProbeMode::Disabled];
-    ProbeTopology::declare(
-        ["web", "look", "off"].into_iter().zip(modes).map(|(name, mode)| probe(name, mode)).collect(),
-    )
-    .unwrap()
+    static DECLARED: LazyLock<ProbeTopology> = LazyLock::new(|| {
+        let modes = [HealthProbeMode::Enforce, HealthProbeMode::Observe, HealthProbeMode::Disabled];
+        let named = ["web", "look", "off"].into_iter().zip(modes);
+        ProbeTopology::declare(named.map(|(name, mode)| probe(name, mode)).collect()).unwrap()
+    });
+    DECLARED.clone()
 }
 
 pub fn boot_id(number: u32) -> BootId {

@@ -2,19 +2,28 @@
 //! they touch. Everything follows from a seed.
 
 mod generations;
+mod judged;
+mod looks;
 mod reached;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
-    ActivationStage, ActivationTerms, AfterConfirm, BootMoment, BootTime, ContactRule, FoundHost, Generation,
-    GenerationId, HealthProbeOutcome, HealthProbeResult, SwitchEnd, WatchdogAlarm, WatchdogDecision,
+    AGENT_PATIENCE, Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder,
+    ActivationProcess, ActivationRecord, ActivationRefusal, ActivationStage, ActivationTerms, AfterConfirm,
+    AgentWatch, BootMoment, BootTime, ContactRule, FoundHost, Generation, GenerationId, HealthProbeOutcome,
+    HealthProbeResult, SwitchEnd, WatchdogAlarm, WatchdogDecision,
 };
 
 pub use self::generations::*;
 pub use self::reached::MUST_REACH;
 use self::reached::{name, short};
+
+/// The longest random while between two things that happen, in seconds.
+const LONGEST_WHILE: u64 = 30;
+/// At one of so many starts the record goes through its form on the disk, which has a test of its own.
+const READ_AGAIN_EVERY: u64 = 16;
 
 /// What the host runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +45,7 @@ enum Pending {
 struct Process {
     activation: Activation,
     is_watchdog: bool,
+    number: u32,
     pending: Vec<(BootTime, Pending)>,
     probes: Option<GenerationId>,
 }
@@ -45,6 +55,8 @@ pub struct SimulatedHost {
     pub natures: Vec<Nature>,
     /// What is on the disk, as it is read.
     durable: ActivationRecord,
+    /// What the process took for durable last.
+    agreed: ActivationRecord,
     pub disk_full: bool,
     pub network: bool,
     pub active: Active,
@@ -55,6 +67,16 @@ pub struct SimulatedHost {
     process: Option<Process>,
     agent_starts_at: Option<BootTime>,
     agent_died: bool,
+    /// How many processes there were.
+    processes: u32,
+    /// When the process began that has the state.
+    began: BootTime,
+    /// When the last one ended, in this boot.
+    died_at: Option<BootTime>,
+    /// When the last one ended that had lived for some looks.
+    gone_since: Option<BootTime>,
+    looks_at: BootTime,
+    watch: Option<AgentWatch>,
     /// When the target was switched to in this boot, and whether its enforcing probe passed since.
     switched: Option<(GenerationId, BootTime)>,
     passed: BTreeSet<GenerationId>,
@@ -62,6 +84,11 @@ pub struct SimulatedHost {
     /// Numbers of tries in one trial in one boot.
     tries: Vec<(GenerationId, u32, u8, BootTime)>,
     pub faults: bool,
+    /// The record before this one was written, and could not be synced.
+    sync_failed: bool,
+    /// The host goes back, and what is durable says that nothing is under way: the disk failed at the confirmation, and
+    /// at the return. Such a process does not die in these histories before the host is back: nobody would know.
+    returns_unwritten: bool,
     /// What was done, where somebody wants to read it.
     pub log: Option<Vec<String>>,
     /// What has happened at least once.
@@ -80,7 +107,8 @@ impl SimulatedHost {
         SimulatedHost {
             chance,
             natures,
-            durable: record,
+            durable: record.clone(),
+            agreed: record,
             disk_full: false,
             network: true,
             active: Active::On(id(0)),
@@ -91,11 +119,19 @@ impl SimulatedHost {
             process: None,
             agent_starts_at: Some(BootTime::BOOT),
             agent_died: false,
+            processes: 0,
+            began: BootTime::BOOT,
+            died_at: None,
+            gone_since: None,
+            looks_at: BootTime::BOOT,
+            watch: None,
             switched: None,
             passed: BTreeSet::new(),
             answered: BTreeSet::new(),
             tries: Vec::new(),
             faults: true,
+            sync_failed: false,
+            returns_unwritten: false,
             log: None,
             reached: BTreeSet::new(),
         }
@@ -137,6 +173,10 @@ impl SimulatedHost {
                 5 | 6 => self.order(),
                 7 => self.tell(ActivationInput::Halted),
                 10 => self.tell(ActivationInput::LiftQuarantine),
+                11 => {
+                    let bytes = 50 * (self.chance.below(8) + 1);
+                    self.tell(|generation| ActivationInput::Measured { generation, bytes });
+                }
                 8 => self.tell(ActivationInput::RolloutEnded),
                 9 => {
                     let early =
@@ -154,7 +194,7 @@ impl SimulatedHost {
         let after_confirm = if self.chance.one_in(2) { AfterConfirm::Stay } else { AfterConfirm::Return };
         let contact = if self.chance.one_in(3) { ContactRule::ProbesAlone } else { ContactRule::Required };
         let terms = ActivationTerms {
-            switch: 60 * SECOND,
+            switch: 600 * SECOND,
             window: 100 * SECOND,
             boots: 2,
             after_confirm,
@@ -181,14 +221,17 @@ impl SimulatedHost {
             [pending, deadline].into_iter().flatten().min()
         });
         let starts = self.agent_starts_at.filter(|_| self.process.is_none());
-        let next = [at(self.armed), of_process, starts].into_iter().flatten().min();
-        let random = self.now.plus(SECOND * u32::try_from(self.chance.below(30) + 1).unwrap());
+        // While an agent lives nothing comes of it.
+        let looks = Some(self.looks_at).filter(|_| self.process.is_none() && self.is_looked_at());
+        let next = [at(self.armed), of_process, starts, looks].into_iter().flatten().min();
+        let random = self.now.plus(SECOND * u32::try_from(self.chance.below(LONGEST_WHILE) + 1).unwrap());
         let next = match self.faults && self.chance.one_in(4) {
             true => random,
             false => next.unwrap_or(random),
         };
         self.now = self.now.max(next);
         self.alarm();
+        self.look();
         self.start_agent();
         self.finish_pending();
         self.give(ActivationInput::Tick);
@@ -231,14 +274,27 @@ impl SimulatedHost {
 
     fn begin(&mut self, process: ActivationProcess) {
         self.agent_starts_at = None;
+        self.processes += 1;
+        self.began = self.now;
         let runs = match self.active {
             Active::On(id) => Some(id),
             Active::Between => None,
         };
+        // What a process finds has been written and read.
+        if self.chance.one_in(READ_AGAIN_EVERY) {
+            self.durable = serde_json::from_slice(&serde_json::to_vec(&self.durable).unwrap()).unwrap();
+        }
+        self.agreed = self.durable.clone();
         let (activation, effects) =
             Activation::start(self.durable.clone(), LIMITS, FoundHost { process, runs }, &self.moment());
-        let is_watchdog = process == ActivationProcess::Watchdog;
-        self.process = Some(Process { activation, is_watchdog, pending: Vec::new(), probes: None });
+        let number = self.processes;
+        if process == ActivationProcess::WatchdogAlone && effects.iter().any(looks::is_of_gone_agent) {
+            let gone = self.gone_since.map_or(Duration::ZERO, |since| self.now.since(since));
+            let ends = matches!(self.running(), Nature::AgentDies | Nature::AgentNeverStarts);
+            assert!(ends || gone + looks::LOOK_EVERY >= AGENT_PATIENCE, "taken for gone after {gone:?}");
+        }
+        let (is_watchdog, pending) = (process.is_watchdog(), Vec::new());
+        self.process = Some(Process { activation, is_watchdog, number, pending, probes: None });
         self.carry_out(effects);
         self.rest_watchdog();
     }
@@ -255,22 +311,34 @@ impl SimulatedHost {
     }
 
     fn end_process(&mut self, died: bool) {
-        self.process = None;
+        if self.process.take().is_some() {
+            self.died_at = Some(self.now);
+            if self.gone_since.is_none() || self.now.since(self.began) > 3 * looks::LOOK_EVERY {
+                self.gone_since = self.died_at;
+            }
+        }
         self.agent_died = died;
-        self.agent_starts_at = Some(self.now.plus(5 * SECOND));
+        // A package that is unpacked, a system that starts what it stopped.
+        let patience = if self.faults && self.chance.one_in(8) { 200 } else { 5 };
+        self.agent_starts_at = Some(self.now.plus(patience * SECOND));
     }
 
     fn kill_agent(&mut self, died: bool) {
-        if self.process.as_ref().is_some_and(|process| !process.is_watchdog) {
+        if !self.returns_unwritten && self.process.as_ref().is_some_and(|process| !process.is_watchdog) {
             self.end_process(died);
         }
     }
 
     /// The power is cut, or the host goes down.
     pub fn reboot(&mut self) {
+        if self.returns_unwritten {
+            return;
+        }
         (self.process, self.armed, self.agent_died) = (None, None, false);
+        (self.died_at, self.gone_since) = (None, None);
         self.boot += 1;
         self.now = BootTime::after_boot(SECOND);
+        self.looks_at = self.now;
         self.switched = None;
         if let Some(into) = self.boots_into.take()
             && self.nature(into.id) != Nature::BootFallsBack
@@ -307,7 +375,7 @@ impl SimulatedHost {
 
     fn carry_out(&mut self, effects: Vec<ActivationEffect>) {
         for effect in effects {
-            if self.faults && self.chance.one_in(60) {
+            if self.faults && !self.returns_unwritten && self.chance.one_in(60) {
                 self.note(|_| format!("killed before {}", short(&effect)));
                 match self.chance.one_in(2) {
                     true => return self.reboot(),
@@ -321,8 +389,17 @@ impl SimulatedHost {
                 ActivationEffect::Persist(_) if self.disk_full => {
                     Some(ActivationInput::NotPersisted { reason: "the disk is full".to_owned() })
                 }
+                // It has its name, and may be there after a power cut or not: here it is.
+                ActivationEffect::Persist(record) if self.sync_fails() => {
+                    self.persist(record);
+                    self.sync_failed = true;
+                    Some(ActivationInput::NotPersisted { reason: "it cannot be synced".to_owned() })
+                }
                 ActivationEffect::ArmWatchdog(_) if self.faults && self.chance.one_in(30) => {
                     Some(ActivationInput::NotArmed { reason: "no bus".to_owned() })
+                }
+                ActivationEffect::StartAgentAnew if self.faults && self.chance.one_in(10) => {
+                    Some(ActivationInput::NotStartedAnew { reason: "its unit is broken".to_owned() })
                 }
                 _ => None,
             };
@@ -339,13 +416,18 @@ impl SimulatedHost {
         let delay = SECOND * u32::try_from(self.chance.below(20) + 1).unwrap();
         let at = self.now.plus(delay);
         match effect {
-            ActivationEffect::Persist(record) => self.persist(&record),
+            ActivationEffect::Persist(record) => {
+                self.sync_failed = false;
+                self.persist(&record);
+                self.agreed = *record;
+            }
             ActivationEffect::ArmWatchdog(alarm) => self.armed = Some(alarm),
             ActivationEffect::Disarm => self.armed = None,
             ActivationEffect::Switch(target) => self.begin_switch(target, at),
             ActivationEffect::Return { to, .. } => {
                 self.boots_into = None;
                 self.active = Active::Between;
+                self.returns_unwritten = matches!(self.durable.under_way, ActivationStage::Probation(_));
                 let process = self.process.as_mut().unwrap();
                 process.pending = vec![(at, Pending::Return(to))];
             }
@@ -354,6 +436,8 @@ impl SimulatedHost {
                 process.probes = Some(generation);
                 process.pending.push((at, Pending::Probe(generation, self.now)));
             }
+            // It was told to stop.
+            ActivationEffect::StartAgentAnew => self.kill_agent(false),
             ActivationEffect::StopProbes => {
                 let process = self.process.as_mut().unwrap();
                 process.probes = None;
@@ -378,7 +462,20 @@ impl SimulatedHost {
                     "a generation is forgotten that is needed"
                 );
             }
-            ActivationEffect::Report(fact) => drop(self.reached.insert(name(&fact))),
+            ActivationEffect::Report(fact) => self.hear(&fact),
+        }
+    }
+
+    /// A sync fails now and then, not twice in a row.
+    fn sync_fails(&mut self) -> bool {
+        !self.sync_failed && self.faults && self.chance.one_in(25)
+    }
+
+    fn hear(&mut self, fact: &ActivationFact) {
+        self.reached.insert(name(fact));
+        if let ActivationFact::Refused { target, refusal: ActivationRefusal::NotArmed { .. } } = fact {
+            let is_armed = matches!(&self.record().under_way, ActivationStage::Armed(trial) if trial.target.id == *target);
+            assert!(!is_armed || self.disk_full, "a refused activation would be gone on with");
         }
     }
 
@@ -403,27 +500,6 @@ impl SimulatedHost {
         }
     }
 
-    fn persist(&mut self, record: &ActivationRecord) {
-        let before = self.record().clone();
-        assert!(record.kept.len() <= LIMITS.count, "more is kept than the limits say");
-        if record.confirmed.id != before.confirmed.id {
-            let went_back = matches!(&before.under_way, ActivationStage::Probation(probation) if probation.previous.id == record.confirmed.id);
-            if !went_back {
-                let target = record.confirmed.id;
-                assert_eq!(self.active, Active::On(target), "confirmed, and it does not run");
-                assert!(self.passed.contains(&target), "confirmed without its probe");
-                let ActivationStage::Confirming(trial) = &before.under_way else {
-                    panic!("confirmed from {before:?}")
-                };
-                assert_eq!(trial.boot, boot_id(self.boot), "confirmed in another boot");
-                let may = trial.terms.contact == ContactRule::ProbesAlone || self.answered.contains(&target);
-                assert!(may, "confirmed without the control plane");
-            }
-        }
-        // What the next process finds has been written and read.
-        self.durable = serde_json::from_slice(&serde_json::to_vec(record).unwrap()).unwrap();
-    }
-
     fn finish_pending(&mut self) {
         loop {
             let now = self.now;
@@ -436,6 +512,7 @@ impl SimulatedHost {
                     true => self.give(ActivationInput::ReturnFailed { reason: "busy".to_owned() }),
                     false => {
                         self.active = Active::On(to.id);
+                        self.returns_unwritten = false;
                         self.give(ActivationInput::Returned);
                     }
                 },
@@ -462,7 +539,8 @@ impl SimulatedHost {
             _ => {
                 self.active = Active::On(target_id);
                 self.switched = Some((target_id, self.now));
-                SwitchEnd::Done
+                // Every second one brings another agent along.
+                if target.seq % 2 == 1 { SwitchEnd::NeedsNewAgent } else { SwitchEnd::Done }
             }
         };
         self.give(ActivationInput::Switched { target: target_id, end });
@@ -506,45 +584,5 @@ impl SimulatedHost {
         let Some(mut log) = self.log.take() else { return };
         log.push(line(self));
         self.log = Some(log);
-    }
-
-    /// What holds at every moment.
-    fn check(&self) {
-        let record = self.record();
-        let is_home = self.active == Active::On(record.confirmed.id);
-        let is_watched = self.process.as_ref().is_some_and(|process| process.is_watchdog);
-        assert!(
-            is_home || is_watched || self.armed.is_some(),
-            "the host is away from {:?}, and nothing is armed: {:?}",
-            record.confirmed.id,
-            record.under_way
-        );
-    }
-
-    /// No more faults and no more orders: the host comes to rest, with the network cut and the agent as it is.
-    pub fn rest(&mut self) {
-        self.faults = false;
-        for _ in 0..2000 {
-            let record = self.record();
-            let is_home = self.active == Active::On(record.confirmed.id);
-            let rests = match record.under_way {
-                ActivationStage::Settled => true,
-                // Its agent may die still.
-                ActivationStage::Probation(_) => self.armed.is_none() || self.disk_full,
-                ActivationStage::Deferred(_) if self.disk_full => true,
-                ActivationStage::Deferred(_) => {
-                    self.reboot();
-                    false
-                }
-                // Nothing can be written down.
-                ActivationStage::Returning(_) => self.disk_full,
-                ActivationStage::Armed(_) | ActivationStage::Confirming(_) => self.disk_full,
-            };
-            if rests && is_home {
-                return;
-            }
-            self.step();
-        }
-        panic!("the host does not come to rest: {:?} {:?}", self.active, self.record());
     }
 }

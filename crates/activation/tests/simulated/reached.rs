@@ -1,6 +1,6 @@
 //! What happens in histories, by name.
 
-use activation::{ActivationEffect, ActivationFact, ActivationRefusal, ReturnCause};
+use activation::{ActivationEffect, ActivationFact, ActivationRefusal, AgentDeath, ReturnCause};
 
 /// Everything that the histories must have gone through.
 pub const MUST_REACH: &[&str] = &[
@@ -20,6 +20,7 @@ pub const MUST_REACH: &[&str] = &[
     "returned: switch failed",
     "returned: probe failed",
     "returned: agent died",
+    "returned: agent gone",
     "returned: rebooted",
     "returned: found elsewhere",
     "returned: halted",
@@ -44,7 +45,8 @@ pub fn name(fact: &ActivationFact) -> &'static str {
             ReturnCause::SwitchTooLong => "returned: switch too long",
             ReturnCause::SwitchFailed { .. } => "returned: switch failed",
             ReturnCause::ProbeFailed { .. } => "returned: probe failed",
-            ReturnCause::AgentDied => "returned: agent died",
+            ReturnCause::AgentDied { how: AgentDeath::Counted } => "returned: agent died",
+            ReturnCause::AgentDied { how: AgentDeath::Gone } => "returned: agent gone",
             ReturnCause::Rebooted => "returned: rebooted",
             ReturnCause::FoundElsewhere => "returned: found elsewhere",
             ReturnCause::Halted => "returned: halted",

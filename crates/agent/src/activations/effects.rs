@@ -4,17 +4,19 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use activation::{ActivationEffect, ActivationFact, ActivationInput, Generation, SwitchEnd};
+use activation::{ActivationEffect, ActivationFact, ActivationInput, ActivationStage, Generation, SwitchEnd};
 use host::Host;
 use node::{Adoption, HeldSettings, NodeInput, ReturnedRelease, TrialStage};
 
+use super::begun_switch::boot_was_required;
 use super::task::{ActivationTask, PendingReturn, PendingSwitch};
 use crate::events::DaemonEvent;
 use crate::full_runs::record_full_run;
-use crate::generations::{HostReturn, ReturnHostError, ReturnedHost};
+use crate::generations::{HostReturn, ReturnHostError, ReturnWatchdog, ReturnedHost};
 use crate::render::chain;
 use crate::run_mark::RunMark;
 use crate::runner::observed;
+use crate::service::SERVICE;
 
 /// What says that the host must boot, and what asks for it.
 const REQUIRED: &str = "run/reboot-required";
@@ -62,6 +64,7 @@ impl ActivationTask {
                 None
             }
             ActivationEffect::Switch(target) => self.switch_to(target),
+            ActivationEffect::StartAgentAnew => self.start_agent_anew(),
             ActivationEffect::StartProbes { generation, boot, probes } => {
                 self.probes.start(generation, &boot, &probes);
                 None
@@ -102,10 +105,43 @@ impl ActivationTask {
         if let Err(error) = self.setup.files.leave() {
             return failed(chain(&error));
         }
-        let boot_was_required = required_boot(&self.setup.host).is_some();
+        let boot_was_required = self.boot_was_required();
         self.switch = Some(PendingSwitch { target, boot_was_required });
         self.setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Switch(Box::new(adoption))));
         None
+    }
+
+    fn boot_was_required(&self) -> bool {
+        let is_required = required_boot(&self.setup.host).is_some();
+        match self.activation.as_ref().map(|activation| &activation.record().under_way) {
+            Some(ActivationStage::Armed(trial)) => {
+                boot_was_required(self.setup.storage.durable().path(), trial, is_required)
+            }
+            // A release with the content that is confirmed already.
+            _ => is_required,
+        }
+    }
+
+    /// systemd goes by the unit that the release has, and starts the agent by it once this process has ended.
+    fn start_agent_anew(&mut self) -> Option<ActivationInput> {
+        if let ReturnWatchdog::Units(units) = self.setup.files.watchdog()
+            // Of one that runs nothing comes, but for what systemd refuses to start.
+            && let Err(error) = units.reload().and_then(|()| units.start(SERVICE))
+        {
+            let reason = format!("systemd does not start the agent as the release has it: {}", chain(&error));
+            return Some(ActivationInput::NotStartedAnew { reason });
+        }
+        tracing::warn!("the release has another agent: it is started anew, and confirms the release");
+        self.setup.daemon.send_blocking(DaemonEvent::AgentReplaced);
+        None
+    }
+
+    /// Whether the release that was switched to has another agent than the one that runs, and something starts that.
+    pub(super) fn is_replaced(&self) -> bool {
+        let Some(activation) = &self.activation else { return false };
+        let confirmed = activation.record().confirmed.id;
+        let is_started = matches!(self.setup.files.watchdog(), ReturnWatchdog::Units(_));
+        is_started && self.setup.files.agent_differs(confirmed)
     }
 
     /// No run is under way now.
@@ -161,7 +197,7 @@ impl ActivationTask {
         setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Returned(Box::new(returned))));
         if agent.program.is_some() || agent.units {
             tracing::warn!("the agent is as it was before: it is started anew");
-            setup.daemon.send_blocking(DaemonEvent::AgentPutBack);
+            setup.daemon.send_blocking(DaemonEvent::AgentReplaced);
         }
         Ok(())
     }

@@ -14,6 +14,7 @@
 //! finds one. Nothing of it waits for the daemon's thread, which waits for the disk nowhere.
 
 mod ask;
+mod begun_switch;
 mod effects;
 mod probes;
 mod process_mark;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use activation::{ActivationProcess, ActivationStage, GenerationId, HealthProbeResult};
+use activation::{ActivationProcess, ActivationRecord, ActivationStage, GenerationId, HealthProbeResult};
 use host::{Host, SpawnCompactly};
 use model::NodeId;
 use node::{ActivationRequest, Adoption, RolloutActivation, RolloutPart, TrialStage};
@@ -37,7 +38,7 @@ pub(crate) use self::process_mark::ProcessMark;
 pub(crate) use self::rollout_log::RolloutLog;
 pub use self::view::ActivationView;
 use crate::events::DaemonHandle;
-use crate::generations::GenerationFiles;
+use crate::generations::{GenerationFiles, boot_moment};
 use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
 use crate::release::ActiveRelease;
@@ -106,6 +107,8 @@ pub(crate) struct FoundActivations {
     pub(crate) part: Option<RolloutPart>,
     /// Where the activation of its release stands.
     pub(crate) stage: TrialStage,
+    /// What people at the host are told of it.
+    view: Option<ActivationView>,
     mark: ProcessMark,
     is_under_way: bool,
 }
@@ -125,8 +128,10 @@ impl FoundActivations {
         let files = GenerationFiles::of(machine.options(), durable.disk());
         let rollout = StateFile::new(durable.disk(), durable.path().join(ROLLOUT_FILE), MODE);
         let kept: Option<RolloutActivation> = rollout.load().map_err(failed)?.value.flatten();
+        let mut view = None;
         let (stage, is_settled): (TrialStage, bool) = match files.peek().map_err(failed)? {
             PeekedFile::Value(record) => {
+                view = view_of(durable, &record)?;
                 (TrialStage::of(&record), record.under_way == ActivationStage::Settled)
             }
             PeekedFile::Absent => (TrialStage::Settled, true),
@@ -140,9 +145,19 @@ impl FoundActivations {
             is_under_way: !is_settled || kept.is_some(),
             part: kept.map(|kept| kept.part),
             stage,
+            view,
             mark: ProcessMark::begin(durable.path()),
         })
     }
+}
+
+/// What people at the host are told of a record; nothing where another release was adopted since.
+fn view_of(durable: &Durable, record: &ActivationRecord) -> Result<Option<ActivationView>, StateError> {
+    let held = durable.adoption()?.map_or(GenerationId::AS_FOUND, |held| GenerationId(held.root));
+    let is_of_it = record.under_way != ActivationStage::Settled || record.confirmed.id == held;
+    // Where the kernel does not say which boot this is, nothing is activated either.
+    let now = boot_moment().ok().filter(|_| is_of_it);
+    Ok(now.and_then(|now| ActivationView::of(record, &now)))
 }
 
 /// The way to the owner of activations.
@@ -173,6 +188,14 @@ impl Activations {
     pub(crate) fn tell(&mut self, command: ActivationCommand) {
         if self.commands.is_some() {
             self.send(command);
+        }
+    }
+
+    /// A release that nothing holds back was adopted. A return of before is no news any more.
+    pub(crate) fn adopted_at_once(&mut self) {
+        match self.commands.is_some() {
+            true => self.send(ActivationCommand::AdoptedAtOnce),
+            false => self.setup.local.set(|state| state.activation = None),
         }
     }
 
@@ -220,6 +243,7 @@ impl FoundActivations {
 
     /// Goes on with what was found.
     pub(crate) fn go_on(self, parts: ActivationParts) -> Activations {
+        parts.local.set(|state| state.activation = self.view);
         let setup = ActivationSetup {
             files: self.files,
             rollout: self.rollout,

@@ -15,25 +15,21 @@ impl ActivationTask {
     /// Says how it stands, and forgets a part that is over.
     pub(super) fn settle(&mut self) {
         let Some(activation) = &self.activation else {
-            return self.show(TrialStage::Settled, None);
+            // A return that ended is told until something else is adopted.
+            return self.show_stage(TrialStage::Settled);
         };
         let record = activation.record().clone();
         if self.kept.as_ref().is_some_and(|kept| kept.is_over(&record)) {
             self.kept = None;
             self.keep_rollout();
         }
-        let stage = match TrialStage::of(&record) {
-            // The host runs it already, and its probes are asked.
-            TrialStage::Settled if self.kept.is_some() => {
-                TrialStage::OnProbation { back_to: record.confirmed.id.0 }
-            }
-            stage => stage,
-        };
+        let is_at_rest = activation.is_at_rest();
+        let stage = TrialStage::in_rollout(&record, self.kept.as_ref());
         if stage != TrialStage::Returning {
             (self.host_is_free, self.back) = (false, None);
         }
-        let view = ActivationView::of(&record, self.boot.at);
-        if stage == TrialStage::Settled {
+        let view = ActivationView::of(&record, &self.boot);
+        if stage == TrialStage::Settled && is_at_rest {
             if let Err(error) = self.setup.files.forget_unnamed(&record) {
                 tracing::warn!(error = %chain(&error), "generations that nothing needs stay");
             }
@@ -45,8 +41,12 @@ impl ActivationTask {
     }
 
     pub(super) fn show(&mut self, stage: TrialStage, view: Option<ActivationView>) {
-        self.setup.returning.store(stage == TrialStage::Returning, Ordering::Relaxed);
         self.setup.local.set(|state| state.activation = view);
+        self.show_stage(stage);
+    }
+
+    fn show_stage(&mut self, stage: TrialStage) {
+        self.setup.returning.store(stage == TrialStage::Returning, Ordering::Relaxed);
         if self.shown.replace(stage) != Some(stage) {
             self.setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Trial(stage)));
         }

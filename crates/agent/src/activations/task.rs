@@ -161,9 +161,9 @@ impl ActivationTask {
     fn wait(&mut self) -> Duration {
         let now = self.now();
         let machine = self.activation.as_ref().and_then(Activation::next_deadline).map(|(at, _)| at);
-        let passes = self.activation.as_ref().is_some_and(Activation::probes_pass);
-        let soak = self.kept.as_ref().filter(|_| passes).and_then(|kept| kept.soak_ends(&now));
-        let due = [machine, soak].into_iter().flatten().min();
+        let parts = self.kept.as_ref().zip(self.activation.as_ref());
+        let converges = parts.and_then(|(kept, activation)| kept.converges_at(activation, &now));
+        let due = [machine, converges].into_iter().flatten().min();
         due.map_or(LONGEST_WAIT, |at| at.since(now.at).min(LONGEST_WAIT))
     }
 
@@ -216,13 +216,9 @@ impl ActivationTask {
         }
     }
 
-    /// Only what converged is over: the control plane counts it, and waits for nothing more of this host.
     fn rollout_ended(&mut self, generation: GenerationId) {
-        let soaks = self
-            .kept
-            .as_ref()
-            .is_some_and(|kept| kept.part.generation() == generation && kept.soak_ends(&self.boot).is_some());
-        if !soaks {
+        let now = self.now();
+        if self.kept.as_ref().is_none_or(|kept| kept.may_end(generation, &now)) {
             self.give(ActivationInput::RolloutEnded(generation));
         }
     }
@@ -248,10 +244,8 @@ impl ActivationTask {
             terms: request.terms,
             probes: request.probes.clone(),
         });
-        let waits_for_boot = self.activation.as_ref().is_some_and(|activation| {
-            matches!(&activation.record().under_way, ActivationStage::Deferred(trial) if trial.target.id != generation.id)
-        });
-        if !waits_for_boot {
+        let record = self.activation.as_ref().map(Activation::record);
+        if RolloutActivation::is_replaced(record, generation.id) {
             self.kept = Some(RolloutActivation::new(&request, generation));
             if let Err(error) = self.setup.rollout.store(&self.kept) {
                 self.kept = None;
@@ -281,7 +275,10 @@ impl ActivationTask {
 
     /// What is held is what is confirmed.
     fn adopted_at_once(&mut self) {
-        let Some(activation) = &self.activation else { return };
+        let Some(activation) = &self.activation else {
+            // A return of before is no news any more.
+            return self.show(TrialStage::Settled, None);
+        };
         let record = activation.record();
         if let ActivationStage::Probation(_) = record.under_way {
             let generation = record.confirmed.id;
@@ -313,10 +310,28 @@ impl ActivationTask {
             Err(reason) => SwitchEnd::Failed { reason },
             Ok(()) => match super::effects::required_boot(&self.setup.host) {
                 Some(component) if !switch.boot_was_required => SwitchEnd::NeedsReboot { component },
+                _ if self.is_replaced() => SwitchEnd::NeedsNewAgent,
                 _ => SwitchEnd::Done,
             },
         };
+        let is_there = end == SwitchEnd::Done;
         self.give(ActivationInput::Switched { target, end });
+        if is_there {
+            self.measure(target);
+        }
+    }
+
+    /// What a generation takes is known once its archives are unpacked. What cannot be measured counts as before.
+    fn measure(&mut self, target: GenerationId) {
+        let durable = self.setup.storage.durable();
+        let adoption = self.setup.files.kept_adoption(target).ok().flatten();
+        match adoption.map(|adoption| durable.measured_generation(&adoption)).transpose() {
+            Ok(Some(Generation { bytes, .. })) => {
+                self.give(ActivationInput::Measured { generation: target, bytes });
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(error = %chain(&error), "what the release takes was not measured"),
+        }
     }
 
     /// Gives the machine an input, and does all that follows.

@@ -44,7 +44,7 @@ impl GuardDaemon for ContactGuard {
 
     fn restart(&self) {
         let handle = self.handle.clone();
-        self.runtime.spawn(async move { handle.send(DaemonEvent::AgentPutBack).await });
+        self.runtime.spawn(async move { handle.send(DaemonEvent::AgentReplaced).await });
     }
 
     fn guard_changed(&self) {

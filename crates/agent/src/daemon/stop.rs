@@ -81,7 +81,7 @@ impl Daemon {
             | DaemonEvent::FactsWait
             | DaemonEvent::Contact
             | DaemonEvent::StateLost(_)
-            | DaemonEvent::AgentPutBack
+            | DaemonEvent::AgentReplaced
             | DaemonEvent::GuardChanged
             | DaemonEvent::LeftOut(_)
             | DaemonEvent::IdentityCopied(_)

@@ -265,6 +265,18 @@ impl GenerationFiles {
         Ok(programs.has(&agent.program.digest).then(|| programs.path(&agent.program.digest)))
     }
 
+    /// Whether the agent that is installed is another one than a generation's, whose agent is kept; what cannot be read is
+    /// another one.
+    pub(crate) fn agent_differs(&self, generation: GenerationId) -> bool {
+        let Ok(PeekedFile::Value(agent)) = self.agent_file(generation).peek() else { return false };
+        let KeptAgent { program, files, directories } = &agent;
+        let program_differs = installed_digest(&program.path).ok().flatten() != Some(program.digest);
+        let mut appeared = directories.iter().flat_map(|directory| files_in(directory).unwrap_or_default());
+        program_differs
+            || appeared.any(|path| !files.contains_key(&path))
+            || files.iter().any(|(path, kept)| KeptUnitFile::at(path).ok().as_ref() != Some(kept))
+    }
+
     /// Puts the agent's program and unit files back as a generation had them, where they differ. What is there of it
     /// is put back although something else of it cannot be.
     ///
@@ -453,8 +465,54 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use serde_json::json;
+    use spool::Disk;
 
+    use super::super::{ReturnUnits, ReturnWatchdog};
     use super::*;
+
+    /// ROL-7: what a release changes of the agent is seen, whatever of its files it is, until it is put back.
+    #[test]
+    fn another_agent_is_told_from_the_kept_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let [program, unit, drop_ins] =
+            ["agent", "agent.service", "agent.service.d"].map(|name| dir.path().join(name));
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text).unwrap();
+            std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        };
+        write(&program, "the agent");
+        write(&unit, "its unit");
+        let disk = Disk::new();
+        let installed = InstalledAgent {
+            program: program.clone(),
+            files: vec![unit.clone()],
+            directories: vec![drop_ins.clone()],
+        };
+        let units = ReturnUnits::at(dir.path(), Path::new("/bin/true"), &disk);
+        let files = GenerationFiles::with(dir.path(), &disk, installed, ReturnWatchdog::Units(units));
+        let generation = GenerationId(Digest::of(b"confirmed"));
+        assert!(!files.agent_differs(generation), "nothing is known of one that is not kept");
+        files.keep_agent(generation).unwrap();
+        assert!(!files.agent_differs(generation));
+
+        let drop_in = drop_ins.join("own.conf");
+        let changes: [&dyn Fn(); 5] = [
+            &|| write(&program, "another"),
+            &|| std::fs::remove_file(&program).unwrap(),
+            &|| write(&unit, "another"),
+            &|| std::fs::remove_file(&unit).unwrap(),
+            &|| {
+                std::fs::create_dir_all(&drop_ins).unwrap();
+                write(&drop_in, "[Service]");
+            },
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            change();
+            assert!(files.agent_differs(generation), "change {number}");
+            files.put_back_agent(generation).unwrap();
+            assert!(!files.agent_differs(generation), "change {number} was undone");
+        }
+    }
 
     /// LIF-4: the watchdog of another release reads what this one kept.
     #[test]

@@ -23,6 +23,7 @@
 //! - Contents that a kept generation needs are no garbage ([`Durable::collect_garbage`]).
 
 mod agent_files;
+mod agent_look;
 mod boot;
 mod host_return;
 mod return_loop;
@@ -32,10 +33,7 @@ mod watchdog;
 
 use std::path::{Path, PathBuf};
 
-use activation::{
-    ActivationRecord, ActivationStage, BootMoment, BootTime, Generation, GenerationId, GenerationReturn,
-    ReturnCause,
-};
+use activation::{ActivationRecord, ActivationStage, BootMoment, Generation, GenerationId};
 use model::Digest;
 use node::Adoption;
 use serde::{Deserialize, Serialize};
@@ -163,9 +161,7 @@ impl GenerationFiles {
     fn needed_beside(&self) -> Result<Option<PathBuf>, SpoolError> {
         let other = if self.of_guards { self.beside() } else { self.guards() };
         match other.peek()? {
-            PeekedFile::Value(record)
-                if !matches!(record.under_way, ActivationStage::Settled | ActivationStage::Probation(_)) =>
-            {
+            PeekedFile::Value(record) if record.under_way.is_guarded() => {
                 other.kept_program(record.confirmed.id)
             }
             _ => Ok(None),
@@ -180,12 +176,7 @@ impl GenerationFiles {
         self.record.peek()
     }
 
-    /// The record, for the process that has the state directory.
-    ///
-    /// - Nothing is under way: what the host holds is what is confirmed. So it is where a release was adopted without a
-    ///   trial, also by an agent that knows no generations.
-    /// - The record is gone or damaged: where a generation's agent is kept, a trial was under way, and the host goes back to
-    ///   that generation. Else what it holds is confirmed. What it returned from before is forgotten.
+    /// The record, for the process that has the state directory ([`ActivationRecord::found`]).
     ///
     /// # Errors
     /// When the disk refuses, or a newer version wrote it.
@@ -193,20 +184,17 @@ impl GenerationFiles {
         let held = durable.adoption()?;
         let generation = held.as_ref().map(|held| durable.generation_of(held)).transpose()?;
         let held = generation.unwrap_or(Generation::AS_FOUND);
-        let peeked = self.record.peek().map_err(spool_error)?;
-        match peeked {
-            PeekedFile::Value(mut record) => {
-                if record.under_way == ActivationStage::Settled && record.confirmed.id != held.id {
-                    record.confirmed = held;
-                    keep_in(&mut record, held);
-                }
+        match self.record.peek().map_err(spool_error)? {
+            PeekedFile::Value(record) => {
+                let record = ActivationRecord::found(Some(record), held, &[], now);
                 Ok(FoundActivationRecord { record, repair: None })
             }
             PeekedFile::Absent => {
-                Ok(FoundActivationRecord { record: self.without_record(held, now)?, repair: None })
+                let record = ActivationRecord::found(None, held, &self.ways_back()?, now);
+                Ok(FoundActivationRecord { record, repair: None })
             }
             PeekedFile::Damaged => {
-                let record = self.without_record(held, now)?;
+                let record = ActivationRecord::found(None, held, &self.ways_back()?, now);
                 let aside = self.record.load().map_err(spool_error)?.set_aside;
                 self.persist(&record).map_err(spool_error)?;
                 let aside = aside.map(|aside| format!("; it is now {}", aside.display())).unwrap_or_default();
@@ -224,32 +212,17 @@ impl GenerationFiles {
         }
     }
 
-    fn without_record(&self, held: Generation, now: &BootMoment) -> Result<ActivationRecord, StateError> {
-        let mut record = ActivationRecord { confirmed: held, ..ActivationRecord::default() };
-        keep_in(&mut record, held);
-        for id in self.kept().map_err(spool_error)? {
-            let is_way_back = id != held.id && self.has_agent(id);
-            if !is_way_back {
-                continue;
+    /// The generations whose agent is kept: it is while a trial is under way.
+    fn ways_back(&self) -> Result<Vec<Generation>, StateError> {
+        let mut ways_back = Vec::new();
+        for id in self.kept().map_err(spool_error)?.into_iter().filter(|id| self.has_agent(*id)) {
+            if id == GenerationId::AS_FOUND {
+                ways_back.push(Generation::AS_FOUND);
+            } else if let Some(adoption) = self.kept_adoption(id).map_err(spool_error)? {
+                ways_back.push(Generation { id, seq: adoption.seq, bytes: 0 });
             }
-            let confirmed = match id == GenerationId::AS_FOUND {
-                true => Generation::AS_FOUND,
-                false => match self.kept_adoption(id).map_err(spool_error)? {
-                    Some(adoption) => Generation { id, seq: adoption.seq, bytes: 0 },
-                    None => continue,
-                },
-            };
-            record.confirmed = confirmed;
-            keep_in(&mut record, confirmed);
-            // It is due already: whoever looks goes on with it.
-            record.under_way = ActivationStage::Returning(GenerationReturn {
-                from: held,
-                cause: ReturnCause::FoundElsewhere,
-                boot: now.boot.clone(),
-                deadline: BootTime::BOOT,
-            });
         }
-        Ok(record)
+        Ok(ways_back)
     }
 
     /// [`activation::ActivationEffect::Persist`]: the record is durable when it returns.
@@ -386,14 +359,11 @@ impl GenerationFiles {
 
     /// Whether the host is on its confirmed generation, and leaves it now.
     fn begins_trial(&self, to_be: &ActivationRecord) -> Result<bool, SpoolError> {
-        let is_on_confirmed = match self.record.peek()? {
-            PeekedFile::Absent => true,
-            PeekedFile::Value(record) => {
-                matches!(record.under_way, ActivationStage::Settled | ActivationStage::Probation(_))
-            }
+        Ok(match self.record.peek()? {
+            PeekedFile::Absent => to_be.begins_trial(None),
+            PeekedFile::Value(record) => to_be.begins_trial(Some(&record)),
             PeekedFile::Damaged => false,
-        };
-        Ok(is_on_confirmed && matches!(to_be.under_way, ActivationStage::Armed(_)))
+        })
     }
 
     fn keep_confirmed(&self, durable: &Durable, to_be: &ActivationRecord) -> Result<(), ArmReturnError> {
@@ -462,12 +432,4 @@ impl GenerationFiles {
 
 fn spool_error(source: SpoolError) -> StateError {
     StateError::Spool { what: "use what is kept of generations", source }
-}
-
-/// A generation is kept, as the newest.
-fn keep_in(record: &mut ActivationRecord, generation: Generation) {
-    record.kept.retain(|kept| kept.id != generation.id);
-    if generation.id != GenerationId::AS_FOUND {
-        record.kept.push(generation);
-    }
 }

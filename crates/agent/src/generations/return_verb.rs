@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! record + boot + clock -> ActivationRecord::watchdog -> nothing | wait
-//!                                                     -> stop the agent (60 s, then kill) -> take the state's lock
+//!          + who has the state's lock: AgentWatch       -> stop the agent (60 s, then kill) -> take the state's lock
 //!                                                        -> Activation, as the watchdog, until the host is back -> start the agent
 //! ```
 
@@ -18,7 +18,7 @@ use activation::guarded::MAX_UNDO_TRIES;
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationProcess, ActivationRecord,
     ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, RETURN_LIMIT,
-    WatchdogDecision,
+    StateHolder, WatchdogDecision,
 };
 use model::log::FactBody;
 use net::notify::{ServiceState, service_manager};
@@ -28,7 +28,7 @@ use spool::{Disk, PeekedFile, SpoolError, StateLock};
 
 use super::{
     BootMomentError, GenerationFiles, HostReturn, ReturnHostError, ReturnWatchdog, StartLoopError,
-    boot_moment,
+    agent_look, boot_moment,
 };
 use crate::full_runs::record_full_run;
 use crate::guard::RunGuard;
@@ -164,13 +164,19 @@ fn look_as(
     files: &GenerationFiles,
 ) -> Result<ReturnLook, ReturnVerbError> {
     let now = boot_moment()?;
-    let (trial, guard) = (due(files, &now)?, due(&files.guards(), &now)?);
+    let watch = AgentLook { looker, state: options.state_dir() };
+    let (trial, guard) = (due(files, &now, &watch)?, due(&files.guards(), &now, &watch)?);
     // A trial undoes more than a guarded run, and comes first.
     for (due, way) in [(trial, WayBack::Trial), (guard, WayBack::Guard)] {
         match due {
-            ReturnDue::Now => return act(looker, options, files, way),
+            ReturnDue::Now => return act(looker, options, files, way, ActivationProcess::Watchdog),
+            ReturnDue::Abandoned => {
+                return act(looker, options, files, way, ActivationProcess::WatchdogAlone);
+            }
             // Whoever returned is gone, and has left the agent stopped: it is gone on with, without waiting for its deadline.
-            ReturnDue::BeingDone if !is_locked(options)? => return act(looker, options, files, way),
+            ReturnDue::BeingDone if agent_look::holder(&options.state_dir())? == StateHolder::Nobody => {
+                return act(looker, options, files, way, ActivationProcess::Watchdog);
+            }
             ReturnDue::Later | ReturnDue::BeingDone | ReturnDue::Nothing => {}
         }
     }
@@ -197,9 +203,30 @@ enum ReturnDue {
     /// The host goes back, by the process that has the state directory.
     BeingDone,
     Now,
+    /// Now, as nobody goes on with a switch.
+    Abandoned,
 }
 
-fn due(files: &GenerationFiles, now: &BootMoment) -> Result<ReturnDue, SpoolError> {
+/// How a look sees whether somebody goes on with a switch.
+struct AgentLook {
+    looker: Looker,
+    state: PathBuf,
+}
+
+impl AgentLook {
+    fn is_abandoned(&self, record: &ActivationRecord, now: &BootMoment) -> Result<bool, SpoolError> {
+        // An agent goes on with it itself.
+        let is_looked_at =
+            self.looker == Looker::Watchdog && matches!(record.under_way, ActivationStage::Armed(_));
+        if !is_looked_at {
+            return Ok(false);
+        }
+        let watch = agent_look::watch(&self.state, now)?;
+        Ok(watch.is_some_and(|watch| record.is_abandoned(&watch, now)))
+    }
+}
+
+fn due(files: &GenerationFiles, now: &BootMoment, watch: &AgentLook) -> Result<ReturnDue, SpoolError> {
     Ok(match files.peek()? {
         PeekedFile::Absent => ReturnDue::Nothing,
         // What it means is told by whoever has the state directory.
@@ -209,18 +236,11 @@ fn due(files: &GenerationFiles, now: &BootMoment) -> Result<ReturnDue, SpoolErro
             WatchdogDecision::Wait(_) if matches!(record.under_way, ActivationStage::Returning(_)) => {
                 ReturnDue::BeingDone
             }
+            WatchdogDecision::Wait(_) if watch.is_abandoned(&record, now)? => ReturnDue::Abandoned,
             WatchdogDecision::Wait(_) | WatchdogDecision::WaitForBoot => ReturnDue::Later,
             WatchdogDecision::CountBoot | WatchdogDecision::Return(_) => ReturnDue::Now,
         },
     })
-}
-
-fn is_locked(options: &MachineOptions) -> Result<bool, SpoolError> {
-    match StateLock::acquire(&options.state_dir()) {
-        Ok(_) => Ok(false),
-        Err(SpoolError::Locked { .. }) => Ok(true),
-        Err(error) => Err(error),
-    }
 }
 
 /// Nothing is under way. While an agent lives it may be about to begin something, and ends the watch itself.
@@ -267,6 +287,7 @@ fn act(
     options: &MachineOptions,
     files: &GenerationFiles,
     way: WayBack,
+    process: ActivationProcess,
 ) -> Result<ReturnLook, ReturnVerbError> {
     let units = match (looker, files.watchdog()) {
         (Looker::Watchdog, ReturnWatchdog::Units(units)) => Some(units),
@@ -278,8 +299,8 @@ fn act(
         (Looker::Watchdog, None) => {}
     }
     let acted = take_state(looker, options, files).and_then(|machine| match machine {
-        Some(machine) if way == WayBack::Guard => undo_guarded(files, &machine),
-        Some(machine) => go_on(files, machine),
+        Some(machine) if way == WayBack::Guard => undo_guarded(files, &machine, process),
+        Some(machine) => go_on(files, machine, process),
         None => Ok(ReturnLook::NotDue),
     });
     if let Some(units) = units
@@ -325,10 +346,14 @@ fn take_state(
 }
 
 /// Goes on with a guarded run.
-fn undo_guarded(files: &GenerationFiles, machine: &Machine) -> Result<ReturnLook, ReturnVerbError> {
+fn undo_guarded(
+    files: &GenerationFiles,
+    machine: &Machine,
+    process: ActivationProcess,
+) -> Result<ReturnLook, ReturnVerbError> {
     let storage = Storage::start(machine.durable.clone())?;
     let guard = Arc::new(RunGuard::new(files.beside(), storage, machine.kinds.clone(), false));
-    guard.resume(ActivationProcess::Watchdog).map_err(ReturnVerbError::Guard)?;
+    guard.resume(process).map_err(ReturnVerbError::Guard)?;
     for _ in 0..MAX_UNDO_TRIES {
         if !guard.returns() {
             break;
@@ -341,7 +366,11 @@ fn undo_guarded(files: &GenerationFiles, machine: &Machine) -> Result<ReturnLook
     Ok(ReturnLook::Done { replaced: guard.replaced() })
 }
 
-fn go_on(files: &GenerationFiles, machine: Machine) -> Result<ReturnLook, ReturnVerbError> {
+fn go_on(
+    files: &GenerationFiles,
+    machine: Machine,
+    process: ActivationProcess,
+) -> Result<ReturnLook, ReturnVerbError> {
     let now = boot_moment()?;
     let found = files.load(&machine.durable, &now)?;
     let storage = Storage::start(machine.durable.clone())?;
@@ -350,7 +379,6 @@ fn go_on(files: &GenerationFiles, machine: Machine) -> Result<ReturnLook, Return
         storage.append_blocking(FactBody::Repaired { message: repair })?;
     }
     let runs = files.running()?;
-    let process = ActivationProcess::Watchdog;
     let (activation, effects) =
         Activation::start(found.record, GenerationLimits::default(), FoundHost { process, runs }, &now);
     let runner = Runner::new(machine.kinds.clone(), storage.clone(), machine.membership.hostname.to_string());
@@ -440,6 +468,7 @@ impl UnattendedReturn<'_> {
             ActivationEffect::Switch(_)
             | ActivationEffect::StartProbes { .. }
             | ActivationEffect::StopProbes
+            | ActivationEffect::StartAgentAnew
             | ActivationEffect::TryConfirm { .. } => None,
         }
     }

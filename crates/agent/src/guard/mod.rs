@@ -170,7 +170,7 @@ impl RunGuard {
             PeekedFile::Absent | PeekedFile::Damaged => None,
         };
         let record = match self.files.peek().map_err(|error| chain(&error))? {
-            PeekedFile::Value(record) => FoundGuardRecord::Record(record),
+            PeekedFile::Value(record) => FoundGuardRecord::Record(Box::new(record)),
             PeekedFile::Absent => FoundGuardRecord::Absent,
             PeekedFile::Damaged => FoundGuardRecord::Damaged,
         };
@@ -190,7 +190,7 @@ impl RunGuard {
         let goes_on = !self.end_when_over(&mut live);
         self.up.store(goes_on, Ordering::Relaxed);
         drop(live);
-        if goes_on && process != ActivationProcess::Watchdog {
+        if goes_on && !process.is_watchdog() {
             self.watch();
         }
         Ok(goes_on)

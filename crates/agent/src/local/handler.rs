@@ -191,6 +191,7 @@ impl LocalHandler {
                     contended.into_iter().find(|one| one.resource == explained.resource.as_str());
                 let guard = self.runner.guard().map(|guard| guard.view()).unwrap_or_default();
                 explained.guard = guard.of(&explained.resource);
+                explained.activation = shown.activation;
                 json(&explained)
             }
             Err(WhyError::Runner(RunnerError::NothingHeld)) => Err(nothing_held()),

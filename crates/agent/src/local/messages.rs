@@ -45,7 +45,7 @@ pub struct DaemonView {
     /// How a reboot stands that something on the host requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootOutlook>,
-    /// How the activation of a release stands (ROL-7); absent while none is under way.
+    /// How the activation of a release stands (ROL-7), or that the host went back from one and confirmed none since; else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<ActivationView>,
     /// How guarded runs stand (CNV-11); absent while none waits for a contact and nothing is held back.

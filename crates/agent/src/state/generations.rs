@@ -26,6 +26,16 @@ impl Durable {
         Ok(Generation { id, seq: adoption.seq, bytes })
     }
 
+    /// The same of the generation that the host was just switched to, with the trees that its images were unpacked to.
+    ///
+    /// # Errors
+    /// When the disk refuses, or a content is missing.
+    pub fn measured_generation(&self, adoption: &Adoption) -> Result<Generation, StateError> {
+        let generation = self.generation_of(adoption)?;
+        let trees = self.unpacked.bytes_of_trees_in_use().map_err(spool("read what was unpacked"))?;
+        Ok(Generation { bytes: generation.bytes.saturating_add(trees), ..generation })
+    }
+
     /// The contents that kept generations need.
     ///
     /// # Errors

@@ -127,10 +127,18 @@ pub fn is_tree_name(name: &str) -> bool {
     name.parse::<Digest>().is_ok()
 }
 
+/// Whether a directory has the name of those in which the trees of an image are.
+pub fn is_image_store(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with('.') && name.ends_with(STORE_END))
+}
+
+/// What the name of such a directory ends with.
+const STORE_END: &str = ".generations";
+
 /// The directory beside a link in which its trees are; `None` for the root of the host.
 pub(super) fn store_of(path: &str) -> Option<String> {
     let (directory, name) = path.rsplit_once('/')?;
-    (!name.is_empty()).then(|| format!("{directory}/.{name}.generations"))
+    (!name.is_empty()).then(|| format!("{directory}/.{name}{STORE_END}"))
 }
 
 impl StateSpec for ImageSpec {

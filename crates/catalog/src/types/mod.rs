@@ -53,7 +53,7 @@ pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use hostname::{HOSTNAME, HostnameSpec, MACHINE_INFO};
-pub use image::{IMAGE_REST_TEXT, IMAGE_TARGET_TEXT, ImageSpec, is_tree_name};
+pub use image::{IMAGE_REST_TEXT, IMAGE_TARGET_TEXT, ImageSpec, is_image_store, is_tree_name};
 pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;

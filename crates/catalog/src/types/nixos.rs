@@ -37,8 +37,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
               upload`). Each path counts by the signature of a pinned key, and its archive by the hash and size that are \
               signed; nothing is switched before all of it is in the store. Archives may be packed by what `nix copy` \
               packs with (xz, zstd, bzip2, gzip, none). A release that is taken back goes to the path that was confirmed \
-              before, without the network; both are kept from garbage collection. A changed kernel takes effect at the \
-              next boot, which Muster does not ask for.",
+              before, without the network; both are kept from garbage collection. A changed kernel, initrd or set of \
+              modules takes effect at the next boot, which is asked for as a package asks for one.",
     short: Short::Name,
     attributes: &[
         Attribute::required(

@@ -55,6 +55,9 @@ pub struct RehearseArgs {
     /// Nodes that all takes twenty times as long
     #[arg(long, value_name = "SHARE", default_value_t)]
     slow: FaultShare,
+    /// Nodes that call once an hour, until they hear of the rollout
+    #[arg(long, value_name = "SHARE", default_value_t)]
+    seldom: FaultShare,
     /// Nodes from which the release takes the network
     #[arg(long, value_name = "SHARE", default_value_t)]
     cut_off: FaultShare,
@@ -146,6 +149,7 @@ pub fn run(args: &RehearseArgs, screen: Screen) -> Result<Exit, Failure> {
             fail: args.fail,
             offline: args.offline,
             slow: args.slow,
+            seldom: args.seldom,
             cut_off: args.cut_off,
         },
         seed: args.seed,

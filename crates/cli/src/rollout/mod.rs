@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use model::Channel;
 use rollout::RolloutState;
-use server::api::NodeName;
 use server::api::rollouts::{
     CONTROL_ROLLOUT, ControlRollout, EXPLAIN_ROLLOUT, ROLLOUT, ROLLOUTS, RolloutHistory, RolloutName,
     RolloutTurn, RolloutView,
 };
+use server::api::{NODE, NodeName};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -20,7 +20,7 @@ use crate::operator::Operator;
 use crate::screen::{Screen, aside};
 
 pub(crate) use show::words;
-pub use show::{explained, line, list, show};
+pub use show::{explained, idle, line, list, show};
 
 /// How often `watch` looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -130,8 +130,13 @@ pub async fn run(args: &RolloutArgs, screen: Screen) -> Result<Exit, Failure> {
         }
         RolloutVerb::Watch { rollout } => return watch(&operator, rollout, screen).await,
         RolloutVerb::Explain { node } => {
-            let view = operator.call(&EXPLAIN_ROLLOUT, NodeName { node: node.clone() }).await?;
-            screen.result(&view, || explained(node, view.as_ref()))?;
+            let name = || NodeName { node: node.clone() };
+            let view = operator.call(&EXPLAIN_ROLLOUT, name()).await?;
+            let text = match &view {
+                Some(view) => explained(view),
+                None => idle(&operator.call(&NODE, name()).await?),
+            };
+            screen.result(&view, || text)?;
             return Ok(Exit::Ok);
         }
         RolloutVerb::Approve { rollout } => (rollout, RolloutTurn::Approve, None),

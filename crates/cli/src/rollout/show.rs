@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollout::{NodeRolloutState, RolloutState};
+use server::api::NodeView;
 use server::api::rollouts::{NodeRolloutView, RolloutPauseView, RolloutView, RolloutWaveView};
 
 use crate::clock::{ago, now};
@@ -65,17 +66,56 @@ fn wave_row(wave: &RolloutWaveView, now: model::Timestamp) -> [String; 4] {
 }
 
 /// Why a node has not changed yet, as a sentence.
-pub fn explained(name: &str, view: Option<&NodeRolloutView>) -> String {
-    let Some(view) = view else { return format!("{name} is in no rollout\n") };
+pub fn explained(view: &NodeRolloutView) -> String {
     let NodeRolloutView { hostname, rollout, wave, .. } = view;
     let since = ago(view.since, now());
     match &view.cause {
-        None => format!("{hostname} is confirmed on {rollout} (wave {wave}), since {since}\n"),
+        None => {
+            let evidence = evidence(view);
+            format!("{hostname} is confirmed on {rollout} (wave {wave}), since {since}{evidence}\n")
+        }
         Some(cause) => {
             let state = view.state.words();
             format!("{hostname} is {state} in {rollout} (wave {wave}) since {since}: {cause}\n")
         }
     }
+}
+
+/// What says that a confirmed node is well.
+fn evidence(view: &NodeRolloutView) -> String {
+    let probes = match view.passed.as_slice() {
+        [] => "no enforcing probe is declared of it".to_owned(),
+        [one] => format!("its probe {one} passes"),
+        several => format!("its probes {} pass", several.join(", ")),
+    };
+    match &view.boot {
+        Some(boot) => format!(": {probes}, in boot {boot}"),
+        None => String::new(),
+    }
+}
+
+/// How a node stands that is in no rollout.
+pub fn idle(view: &NodeView) -> String {
+    let NodeView { hostname, held, pointed_seq, channel, .. } = view;
+    let stands = match (held, pointed_seq, channel) {
+        (_, None, _) | (_, _, None) => "nothing is published for it".to_owned(),
+        (None, Some(pointed), Some(channel)) => {
+            format!("it holds no release, and is pointed to release {pointed} of channel {channel}")
+        }
+        (Some(held), Some(pointed), Some(channel)) if held.seq == *pointed && held.channel == *channel => {
+            format!("it has the current release {pointed} of channel {channel}")
+        }
+        (Some(held), Some(pointed), Some(channel)) => format!(
+            "it holds release {} of channel {}, and is pointed to release {pointed} of channel {channel}",
+            held.seq, held.channel
+        ),
+    };
+    let run = match view.successful_run {
+        Some(at) => format!("its last full run in which nothing failed ended {} ago", ago(at, now())),
+        None => "no full run is known in which nothing failed".to_owned(),
+    };
+    let cause = view.cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default();
+    format!("{hostname} is in no rollout: {stands}; {run}{cause}\n")
 }
 
 /// A rollout in one line.

@@ -29,6 +29,7 @@ mod json_text;
 pub mod line;
 mod lines;
 pub mod mount;
+pub mod nixos;
 pub mod package;
 pub mod repository;
 pub mod ssh_key;

@@ -2,6 +2,9 @@
 //!
 //! What a host is switched to is remembered before the command begins and after it ended. A command that was cut off in between
 //! leaves a memory that says so: nothing is taken for switched then, and what follows is run whatever `current` prints.
+//!
+//! What is taken back leads to what was remembered before it, also where no `current` would say so: who goes on from there
+//! finds itself switched, and runs nothing again.
 
 use catalog::module::CommandLine;
 use catalog::types::{Ensure, SWITCH_TEXT, SwitchSpec};
@@ -10,6 +13,7 @@ use model::Fields;
 const TO: &str = "to";
 const BEFORE: &str = "before";
 const BACK: &str = "back";
+const BACK_BEFORE: &str = "backBefore";
 const ENDED: &str = "ended";
 const YES: &str = "true";
 
@@ -22,6 +26,8 @@ pub struct SwitchMemory {
     pub before: Option<String>,
     /// What takes it back.
     pub back: CommandLine,
+    /// What would take back what was there before, where Muster switched to that.
+    pub back_before: Option<CommandLine>,
     /// The command ended, and well.
     pub ended: bool,
 }
@@ -33,6 +39,7 @@ impl SwitchMemory {
             to: fields.get(TO)?.clone(),
             before: fields.get(BEFORE).cloned(),
             back: serde_json::from_str(fields.get(BACK)?).ok()?,
+            back_before: fields.get(BACK_BEFORE).and_then(|text| serde_json::from_str(text).ok()),
             ended: fields.get(ENDED).is_some_and(|text| text == YES),
         })
     }
@@ -45,6 +52,10 @@ impl SwitchMemory {
         let back = serde_json::to_string(&self.back).map_err(|error| error.to_string())?;
         let mut fields = Fields::from([(TO.to_owned(), self.to.clone()), (BACK.to_owned(), back)]);
         fields.extend(self.before.clone().map(|before| (BEFORE.to_owned(), before)));
+        if let Some(back) = &self.back_before {
+            let back = serde_json::to_string(back).map_err(|error| error.to_string())?;
+            fields.insert(BACK_BEFORE.to_owned(), back);
+        }
         if self.ended {
             fields.insert(ENDED.to_owned(), YES.to_owned());
         }
@@ -86,6 +97,24 @@ pub fn step(
     to: Option<&Fields>,
 ) -> Option<SwitchStep> {
     let to = to.and_then(|to| to.get(SWITCH_TEXT));
+    let is_before =
+        |memory: &&SwitchMemory| to.is_some() && memory.before.as_ref() == to && Some(&memory.to) != to;
+    if let (Some(memory), Some(to)) = (memory.filter(is_before), to) {
+        // The release that switched is taken back, by the one before it or by what made the change itself.
+        let back_before = match spec.ensure {
+            Ensure::Present => Some(spec.back.clone()),
+            Ensure::Absent => memory.back_before.clone(),
+        };
+        let after = back_before.map(|back| SwitchMemory {
+            to: to.clone(),
+            before: None,
+            back,
+            back_before: None,
+            ended: true,
+        });
+        let during = SwitchMemory { ended: false, ..memory.clone() };
+        return Some(SwitchStep { command: memory.back.clone(), during, after });
+    }
     let ahead = to.zip(spec.run.clone()).filter(|_| spec.ensure == Ensure::Present);
     let Some((to, run)) = ahead else {
         // It goes, or becomes what it was before Muster.
@@ -94,22 +123,22 @@ pub fn step(
             to: spec.to.clone(),
             before: None,
             back: back.clone(),
+            back_before: None,
             ended: false,
         });
         let during = SwitchMemory { ended: false, ..during };
         return Some(SwitchStep { command: back, during, after: None });
     };
-    let arrived = |before| SwitchMemory { to: to.clone(), before, back: spec.back.clone(), ended: true };
-    if let Some(memory) = memory.filter(|memory| memory.before.as_ref() == Some(to) && memory.to != *to) {
-        // The release that switched is taken back.
-        let during = SwitchMemory { ended: false, ..memory.clone() };
-        return Some(SwitchStep { command: memory.back.clone(), during, after: Some(arrived(None)) });
-    }
     let before = match memory {
         Some(memory) if !memory.ended => memory.before.clone(),
         _ => now.and_then(|now| now.get(SWITCH_TEXT)).filter(|now| *now != to).cloned(),
     };
-    let after = arrived(before);
+    let back_before = match memory {
+        Some(memory) if !memory.ended => memory.back_before.clone(),
+        Some(memory) if Some(&memory.to) == before.as_ref() => Some(memory.back.clone()),
+        _ => None,
+    };
+    let after = SwitchMemory { to: to.clone(), before, back: spec.back.clone(), back_before, ended: true };
     let during = SwitchMemory { ended: false, ..after.clone() };
     Some(SwitchStep { command: run, during, after: Some(after) })
 }
@@ -158,9 +187,36 @@ mod tests {
             let CommandLine::Shell(text) = step.command else { panic!() };
             self.ran.push(text);
             let fields = if cut { Some(step.during) } else { step.after };
-            // As it is kept.
-            self.memory = fields.and_then(|memory| SwitchMemory::read(&memory.write().unwrap()));
+            self.keep(fields);
         }
+
+        /// What release `of` did goes back to a state.
+        fn put_back(&mut self, of: &str, to: &str, cut: bool) {
+            let now = observed(self.memory.as_ref(), None);
+            let step = step(&gone(of), self.memory.as_ref(), now.as_ref(), Some(&state(to))).unwrap();
+            let CommandLine::Shell(text) = step.command else { panic!() };
+            self.ran.push(text);
+            let fields = if cut { Some(step.during) } else { step.after };
+            self.keep(fields);
+        }
+
+        fn put_back_to_nothing(&mut self, of: &str) {
+            let now = observed(self.memory.as_ref(), None);
+            let step = step(&gone(of), self.memory.as_ref(), now.as_ref(), None).unwrap();
+            let CommandLine::Shell(text) = step.command else { panic!() };
+            self.ran.push(text);
+            self.keep(step.after);
+        }
+
+        /// As it is kept.
+        fn keep(&mut self, memory: Option<SwitchMemory>) {
+            self.memory = memory.and_then(|memory| SwitchMemory::read(&memory.write().unwrap()));
+        }
+    }
+
+    /// What is bound of a resource that goes.
+    fn gone(of: &str) -> SwitchSpec {
+        SwitchSpec { ensure: Ensure::Absent, run: None, to: String::new(), ..spec(of) }
     }
 
     #[test]
@@ -173,9 +229,37 @@ mod tests {
         assert_eq!(host.ran, ["to 1", "to 2", "from 2"]);
         // It is on 1 by what 2 took back, and goes on from there.
         host.to(&spec("3"), false);
-        host.to(&SwitchSpec { ensure: Ensure::Absent, run: None, to: String::new(), ..spec("3") }, false);
+        host.to(&gone("3"), false);
         assert_eq!(host.ran[3..], ["to 3", "from 3"]);
         assert_eq!(host.memory, None);
+    }
+
+    /// CNV-10: what a `verify` puts back, it puts back by what made it: as a resource that goes, to the state before.
+    #[test]
+    fn a_release_that_undoes_its_own_switch_leaves_the_one_before_switched() {
+        for cut in [false, true] {
+            let mut host = Switched::default();
+            host.to(&spec("1"), false);
+            host.to(&spec("2"), false);
+            host.put_back("2", "1", cut);
+            if cut {
+                host.put_back("2", "1", false);
+            }
+            // The release before finds itself switched, and can be taken back.
+            host.to(&spec("1"), false);
+            host.to(&gone("1"), false);
+            let backs = if cut { vec!["from 2"; 2] } else { vec!["from 2"] };
+            assert_eq!(host.ran, [vec!["to 1", "to 2"], backs, vec!["from 1"]].concat());
+            assert_eq!(host.memory, None);
+        }
+        // What was there before was not Muster's: nothing is remembered of it.
+        let mut host = Switched::default();
+        host.to(&spec("1"), false);
+        host.put_back_to_nothing("1");
+        assert_eq!(
+            (host.ran.as_slice(), &host.memory),
+            (&["to 1".to_owned(), "from 1".to_owned()][..], &None)
+        );
     }
 
     #[test]
@@ -190,14 +274,19 @@ mod tests {
         assert_eq!(host.ran, ["to 1", "to 2", "to 2", "from 2", "from 2"]);
         let mut first = Switched::default();
         first.to(&spec("1"), true);
-        first.to(&SwitchSpec { ensure: Ensure::Absent, run: None, to: String::new(), ..spec("1") }, false);
+        first.to(&gone("1"), false);
         assert_eq!(first.ran, ["to 1", "from 1"]);
     }
 
     #[test]
     fn what_current_prints_counts_but_in_the_middle_of_a_switch() {
-        let ended =
-            SwitchMemory { to: "2".into(), before: Some("1".into()), back: command("b"), ended: true };
+        let ended = SwitchMemory {
+            to: "2".into(),
+            before: Some("1".into()),
+            back: command("b"),
+            back_before: None,
+            ended: true,
+        };
         let cut = SwitchMemory { ended: false, ..ended.clone() };
         assert_eq!(observed(Some(&ended), Some("1\n")), Some(state("1")));
         assert_eq!(observed(Some(&cut), Some("1\n")), Some(state("between 1 and 2")));

@@ -14,7 +14,8 @@ use model::{
     SelectionEntry, Stub, Timestamp,
 };
 use node::{
-    Adoption, HeldSettings, Identity, Node, NodeEffect, NodeInput, ObservedTraits, Restored, RunOrder,
+    Adoption, CheckInWay, HeldSettings, Identity, Node, NodeEffect, NodeInput, ObservedTraits, Restored,
+    RunOrder,
 };
 use trust::adopt::takes;
 use trust::signed::sign;
@@ -177,6 +178,8 @@ pub struct Bench {
     pub freshness: Vec<NodeEffect>,
     /// Runs begun.
     pub runs: u32,
+    /// How each check-in was sent.
+    pub ways: Vec<CheckInWay>,
     collecting: bool,
 }
 
@@ -200,6 +203,7 @@ impl Bench {
             traits: traits("debian"),
             freshness: Vec::new(),
             runs: 0,
+            ways: Vec::new(),
             collecting: false,
         }
     }
@@ -220,6 +224,10 @@ impl Bench {
         };
         self.freshness.extend(effects.iter().filter(of_freshness).cloned());
         self.runs += u32::from(run_of(&effects).is_some());
+        self.ways.extend(effects.iter().filter_map(|effect| match effect {
+            NodeEffect::CheckIn(_, way) => Some(*way),
+            _ => None,
+        }));
         self.collecting = effects.contains(&NodeEffect::CollectTraits) || (self.collecting && !got_traits);
         effects
     }
@@ -270,7 +278,7 @@ impl Bench {
 
 pub fn sent(effects: &[NodeEffect]) -> Option<&CheckIn> {
     effects.iter().find_map(|effect| match effect {
-        NodeEffect::CheckIn(check_in) => Some(&**check_in),
+        NodeEffect::CheckIn(check_in, _) => Some(&**check_in),
         _ => None,
     })
 }

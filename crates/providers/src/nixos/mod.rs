@@ -10,7 +10,8 @@
 //! Invariants:
 //! - A system is named by its path in the store, never by the number of a generation.
 //! - Nothing is switched before the whole closure is in the store. What is there needs no network: so does a return.
-//! - The switch is a unit of systemd, as it may restart the agent. An agent that finds one under way waits for it.
+//! - The switch is a unit of systemd, as it may restart the agent. An agent that finds one under way waits for it, and one that
+//!   finds that it failed says so, once.
 //! - What is switched to and what ran before are kept from Nix's garbage collection, and nothing else is, once a switch to
 //!   another system begins: one that is repeated does not know any more what ran before it.
 //!
@@ -18,6 +19,7 @@
 
 mod closure;
 mod source;
+mod unit;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +30,7 @@ use catalog::types::{
     NIXOS_PROFILE_TEXT, NIXOS_RUNNING_TEXT, NIXOS_SWITCH_ENDED, NIXOS_SWITCH_TEXT, NixosSpec,
 };
 use converge::JobFailure;
-use host::End;
+use converge::kinds::nixos::NixosSwitchUnit;
 use model::{Fields, PathOwnership, PathState};
 use trust::nix::{STORE_DIR, StorePath};
 
@@ -47,10 +49,6 @@ const PROFILE: &str = "system";
 const ROOTS: &str = "/nix/var/nix/gcroots/muster";
 /// The most entries of that directory that are looked at.
 const MAX_ROOTS: usize = 1000;
-/// The unit of a switch.
-const UNIT: &str = "muster-nixos-switch";
-/// How often it is looked whether the switch of an agent of before has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long a tool that only looks may take.
 const LOOK_WITHIN: Duration = Duration::from_secs(60);
 
@@ -110,8 +108,14 @@ impl StateProvider for NixosSpec {
         let texts = [(NIXOS_RUNNING_TEXT, running), (NIXOS_PROFILE_TEXT, profile)];
         let text = |(name, path): (&str, Option<String>)| (name.to_owned(), path.unwrap_or_default());
         let mut found: Fields = texts.into_iter().map(text).collect();
-        let switch = if is_switching(kinds)? { "under way" } else { NIXOS_SWITCH_ENDED };
-        found.insert(NIXOS_SWITCH_TEXT.to_owned(), switch.to_owned());
+        let switch = match unit::state(kinds)? {
+            NixosSwitchUnit::UnderWay => "under way".to_owned(),
+            failed => match failed.failure_of(&self.closure.to_string()) {
+                Some(why) => format!("failed: {why}"),
+                None => NIXOS_SWITCH_ENDED.to_owned(),
+            },
+        };
+        found.insert(NIXOS_SWITCH_TEXT.to_owned(), switch);
         Ok(Some(found))
     }
 
@@ -127,7 +131,20 @@ impl StateProvider for NixosSpec {
         let system = to.and_then(|to| to.get(NIXOS_RUNNING_TEXT)).ok_or("a NixOS host has a system")?;
         let system: StorePath = system.parse().map_err(|error| format!("{error}"))?;
         let deadline = Instant::now() + timeout;
-        await_switch(kinds, deadline)?;
+        let unit = unit::await_end(kinds, deadline)?;
+        if let Some(why) = unit.failure_of(&system.to_string()) {
+            let why = format!("the switch to {system} outlived the agent that began it, and failed: {why}");
+            unit::forget_failure(kinds);
+            return Err(why.into());
+        }
+        if unit != NixosSwitchUnit::Ended {
+            unit::forget_failure(kinds);
+        }
+        let now = &self.observe(kinds)?.unwrap_or_else(|| now.clone());
+        if to.is_some_and(|to| to.iter().all(|(name, text)| now.get(name) == Some(text))) {
+            // It was that switch.
+            return Ok(None);
+        }
         if !closure::is_valid(kinds, &system)? {
             if system != self.closure {
                 return Err(format!("{system}, which ran before, is no more in the store").into());
@@ -139,7 +156,9 @@ impl StateProvider for NixosSpec {
         let profile = format!("{PROFILES}/{PROFILE}");
         let set = [&kinds.nix.tool("nix-env"), "-p", &profile, "--set", &system.to_string()];
         kinds.tool_succeeds(ToolCall::new(&set, left(deadline)))?;
-        switch(kinds, &system, deadline)?;
+        // Before, as the agent may not be there any more when it ends.
+        unit::ask_for_boot(kinds, &system)?;
+        unit::switch(kinds, &system, deadline)?;
         Ok(None)
     }
 
@@ -148,7 +167,7 @@ impl StateProvider for NixosSpec {
     }
 
     fn note(&self, _: &model::Edit<Fields>) -> Option<String> {
-        Some("a changed kernel takes effect at the next boot".to_owned())
+        Some("a changed kernel takes effect at the next boot, which it asks for".to_owned())
     }
 }
 
@@ -185,42 +204,4 @@ fn keep(kinds: &Kinds, systems: &BTreeSet<&StorePath>) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Waits until no switch is under way: one that an agent began which it restarted.
-fn await_switch(kinds: &Kinds, deadline: Instant) -> Result<(), String> {
-    while is_switching(kinds)? {
-        if left(deadline).is_zero() || kinds.host.is_cancelled() {
-            return Err("another switch of this host goes on and on".to_owned());
-        }
-        std::thread::sleep(LOOK_AGAIN.min(left(deadline)));
-    }
-    Ok(())
-}
-
-fn is_switching(kinds: &Kinds) -> Result<bool, String> {
-    let asked = [&kinds.nix.tool("systemctl"), "is-active", "--quiet", UNIT];
-    // 3 and 4: not active, or no such unit. Else nobody knows, as while the very switch executes systemd anew.
-    Ok(!matches!(kinds.tool(ToolCall::new(&asked, LOOK_WITHIN))?.end, End::Exited(3 | 4)))
-}
-
-/// Runs the system's own program for that, in a unit that outlives the agent, and waits for its end.
-fn switch(kinds: &Kinds, system: &StorePath, deadline: Instant) -> Result<(), JobFailure> {
-    let unit = format!("--unit={UNIT}");
-    // The unit is ended as well when time is up.
-    let most = format!("--property=RuntimeMaxSec={}", left(deadline).as_secs().max(1));
-    let program = format!("{system}/bin/switch-to-configuration");
-    let run = [
-        &kinds.nix.tool("systemd-run"),
-        &unit,
-        &most,
-        "--collect",
-        "--no-ask-password",
-        "--quiet",
-        "--service-type=exec",
-        "--wait",
-        &program,
-        "switch",
-    ];
-    kinds.tool_succeeds(ToolCall::new(&run, left(deadline) + Duration::from_secs(5)))
 }

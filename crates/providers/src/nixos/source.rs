@@ -1,7 +1,7 @@
 //! Where the parts of a closure come from: caches in their order, then the control plane.
 
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use catalog::types::NixosSpec;
@@ -35,8 +35,8 @@ pub trait ClosureRelay: Send + Sync {
 /// One of the sources of a fetch.
 pub(super) struct ClosureSource {
     kind: SourceKind,
-    /// Why it is asked no more: it could not be reached.
-    gone: Option<String>,
+    /// Why it is asked no more: it could not be reached. The first word counts.
+    gone: OnceLock<String>,
 }
 
 enum SourceKind {
@@ -70,7 +70,7 @@ pub(super) fn sources(kinds: &Kinds, spec: &NixosSpec) -> Result<Vec<ClosureSour
     let cache = |url: &String| SourceKind::Cache { url: url.clone(), roots_pem: roots_pem.clone() };
     let relay = kinds.nix.relay.get().filter(|_| spec.control_plane).cloned();
     let all = spec.caches.iter().map(cache).chain(relay.map(SourceKind::ControlPlane));
-    Ok(all.map(|kind| ClosureSource { kind, gone: None }).collect())
+    Ok(all.map(|kind| ClosureSource { kind, gone: OnceLock::new() }).collect())
 }
 
 impl ClosureSource {
@@ -83,8 +83,8 @@ impl ClosureSource {
     }
 
     /// What it says of a path, verified by the pinned keys.
-    pub(super) fn info(&mut self, path: &StorePath, spec: &NixosSpec) -> Result<NarInfo, SourceFailure> {
-        if let Some(why) = &self.gone {
+    pub(super) fn info(&self, path: &StorePath, spec: &NixosSpec) -> Result<NarInfo, SourceFailure> {
+        if let Some(why) = self.gone.get() {
             return Err(SourceFailure::Failed(why.clone()));
         }
         let bytes = match &self.kind {
@@ -111,7 +111,7 @@ impl ClosureSource {
 
     /// The bytes of an archive as they lie there, from an offset on.
     pub(super) fn archive(
-        &mut self,
+        &self,
         info: &NarInfo,
         from: u64,
         most: u64,
@@ -128,7 +128,7 @@ impl ClosureSource {
     }
 
     fn open(
-        &mut self,
+        &self,
         below: &str,
         from: u64,
         max_size: u64,
@@ -152,7 +152,7 @@ impl ClosureSource {
             DownloadError::Status { status, .. } if status.as_u16() == 416 => SourceFailure::BehindEnd,
             DownloadError::Dial { .. } | DownloadError::Timeout { .. } => {
                 let why = chain(&error);
-                self.gone = Some(why.clone());
+                let _ = self.gone.set(why.clone());
                 SourceFailure::Failed(why)
             }
             _ => SourceFailure::Failed(chain(&error)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use activation::{HealthProbe, HealthProbeKind, HealthProbeMode, ProbeTopology};
 use lang::{Selector, Value};
 use model::Timestamp;
-use rehearsal::{FaultShares, Rehearsal, RehearsedNode};
+use rehearsal::{FaultShare, FaultShares, Rehearsal, RehearsedNode};
 use trust::RolloutTerms;
 use trust::rollout_terms::{BudgetTerms, GateTerms, WaveMembers, WaveTerms};
 
@@ -83,5 +83,11 @@ pub fn rehearsal(terms: RolloutTerms, nodes: Vec<RehearsedNode>, faults: FaultSh
 
 pub fn shares(fail: &str, offline: &str, slow: &str, cut_off: &str) -> FaultShares {
     let share = |text: &str| text.parse().unwrap();
-    FaultShares { fail: share(fail), offline: share(offline), slow: share(slow), cut_off: share(cut_off) }
+    FaultShares {
+        fail: share(fail),
+        offline: share(offline),
+        slow: share(slow),
+        seldom: FaultShare::default(),
+        cut_off: share(cut_off),
+    }
 }

@@ -1,6 +1,7 @@
 //! A node: it activates, soaks, fails, falls silent, returns by itself, or lies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lang::Value;
@@ -11,6 +12,9 @@ use rollout::{
     EventAnswer, EventRefusal, NextCall, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId,
     RolloutKey, RolloutPointer,
 };
+
+use trust::RolloutTerms;
+use trust::rollout_terms::OnFailure;
 
 use super::Rng;
 
@@ -25,6 +29,46 @@ pub enum Fate {
     FailsLater,
     NeedsBoot,
     Rejects,
+}
+
+/// What a host is to begin.
+#[allow(dead_code, reason = "read where hosts have the real steps")]
+pub struct HostOrder {
+    pub rollout: RolloutId,
+    pub seq: u64,
+    pub soak: Duration,
+    pub terms: Arc<RolloutTerms>,
+    pub fate: Fate,
+}
+
+/// A host whose steps are the real ones, in place of those that are made up here.
+pub trait NodeHost {
+    /// Time goes on; `is_reached`: the control plane can be reached from it, unless its release keeps it from that.
+    fn live(&mut self, now: Timestamp, is_reached: bool, rng: &mut Rng);
+    /// It is to begin with a release.
+    fn begin(&mut self, order: HostOrder, now: Timestamp, rng: &mut Rng);
+    /// The rollout of its part is halted, and it may go back.
+    fn go_back(&mut self, now: Timestamp, rng: &mut Rng);
+    /// The rollout of its part is at its end.
+    fn rollout_ended(&mut self, now: Timestamp, rng: &mut Rng);
+    /// What was said of its part is said again.
+    fn restate(&mut self, now: Timestamp);
+    /// The rollout that it takes part in, and its release.
+    fn part(&self) -> Option<(&RolloutId, u64)>;
+    /// It is on its way by that, and neither confirmed nor back.
+    fn is_disrupted(&self, now: Timestamp) -> bool;
+    /// A release is switched to or left: no other one is begun.
+    fn keeps_others_out(&self) -> bool;
+    /// The release that it would go back to.
+    fn back_to(&self) -> Option<u64>;
+    /// What it tells since it was asked last.
+    fn said(&mut self) -> Vec<(RolloutId, RolloutEventBody)>;
+    fn confirmed(&self) -> Option<u64>;
+    fn running(&self) -> Option<u64>;
+    /// Its agent runs, and its release leaves it the network.
+    fn is_up(&self) -> bool;
+    /// Nothing goes wrong any more.
+    fn heal(&mut self);
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +114,9 @@ pub struct SimNode {
     boot: u64,
     job: Option<Job>,
     outboxes: BTreeMap<RolloutId, Outbox>,
+    pub host: Option<Box<dyn NodeHost>>,
+    /// The rollout that it did not begin, and said so.
+    unbegun: Option<RolloutId>,
     /// The versions of its rollouts that were stored when an answer reached it last.
     pub heard_at: BTreeMap<RolloutKey, u64>,
 }
@@ -94,12 +141,18 @@ impl SimNode {
             boot: 1,
             job: None,
             outboxes: BTreeMap::new(),
+            host: None,
+            unbegun: None,
             heard_at: BTreeMap::new(),
         }
     }
 
     /// The rollout in which it has begun and is, as far as it knows, neither confirmed nor back.
-    pub fn disrupted_by(&self) -> Option<&RolloutId> {
+    pub fn disrupted_by(&self, now: Timestamp) -> Option<&RolloutId> {
+        if let Some(host) = &self.host {
+            let part = host.part().filter(|_| self.confirmed.is_some() && host.is_disrupted(now));
+            return part.map(|(rollout, _)| rollout);
+        }
         self.job.as_ref().filter(|_| self.confirmed.is_some()).map(|job| &job.rollout)
     }
 
@@ -113,11 +166,13 @@ impl SimNode {
         let is_idle = pointer.is_none_or(|pointer| {
             pointer.dispatch.ended && pointer.dispatch.task == RolloutTask::Proceed && self.job.is_none()
         });
+        let is_idle = is_idle && self.host.as_ref().is_none_or(|host| host.part().is_none());
         self.calls_at = if self.is_slow && is_idle { now.plus(Duration::from_secs(3600)) } else { now };
     }
 
     pub fn is_reached(&self, now: Timestamp) -> bool {
-        self.online && self.cut_until.is_none_or(|until| until <= now)
+        let is_up = self.host.as_ref().is_none_or(|host| host.is_up());
+        self.online && is_up && self.cut_until.is_none_or(|until| until <= now)
     }
 
     /// Its state directory is lost: another log.
@@ -139,6 +194,10 @@ impl SimNode {
 
     /// What happens on it by itself.
     pub fn live(&mut self, now: Timestamp, rng: &mut Rng) {
+        if let Some(host) = &mut self.host {
+            host.live(now, self.online, rng);
+            return self.hear_host();
+        }
         let Some(mut job) = self.job.take() else { return };
         let rollout = job.rollout.clone();
         match &mut job.phase {
@@ -198,6 +257,80 @@ impl SimNode {
             _ => {}
         }
         self.job = Some(job);
+    }
+
+    /// What its host tells is what it has to say.
+    fn hear_host(&mut self) {
+        let Some(host) = &mut self.host else { return };
+        (self.confirmed, self.running) = (host.confirmed(), host.running());
+        for (rollout, body) in host.said() {
+            self.say(&rollout, body);
+        }
+    }
+
+    /// What it is pointed to and asked, as `node::Node` goes by it.
+    pub fn pointed_host(
+        &mut self,
+        pointer: &RolloutPointer,
+        terms: &Arc<RolloutTerms>,
+        fate: Fate,
+        now: Timestamp,
+        rng: &mut Rng,
+    ) {
+        let Some(mut host) = self.host.take() else { return };
+        let (rollout, seq) = (pointer.dispatch.rollout.clone(), pointer.dispatch.seq);
+        let is_target = pointer.release == Some(seq);
+        let is_part = host.part() == Some((&rollout, seq));
+        if is_part && pointer.dispatch.ended {
+            host.rollout_ended(now, rng);
+        }
+        let acknowledged = self.outboxes.get(&rollout).is_some_and(|outbox| outbox.acknowledged);
+        match pointer.dispatch.task {
+            RolloutTask::Acknowledge { until } if now <= until => {
+                if is_part {
+                    self.say(&rollout, RolloutEventBody::DispatchAck);
+                } else if is_target && !host.keeps_others_out() {
+                    let body = match fate == Fate::Rejects {
+                        true => RolloutEventBody::DispatchReject { code: "proof".to_owned() },
+                        false => RolloutEventBody::DispatchAck,
+                    };
+                    self.say(&rollout, body);
+                }
+            }
+            // What it acknowledged it begins once the host is free.
+            RolloutTask::Proceed if acknowledged && (is_part || !host.keeps_others_out()) => {
+                if let Some(outbox) = self.outboxes.get_mut(&rollout) {
+                    outbox.acknowledged = false;
+                }
+                if is_part {
+                    host.restate(now);
+                } else {
+                    assert!(is_target, "what is to be begun is the rollout's release");
+                    let soak = Duration::from_secs(pointer.dispatch.soak_secs);
+                    let terms = terms.clone();
+                    host.begin(HostOrder { rollout, seq, soak, terms, fate }, now, rng);
+                }
+            }
+            RolloutTask::GoBack if is_part => {
+                if terms.on_failure == OnFailure::Rollback && pointer.release == host.back_to() {
+                    host.go_back(now, rng);
+                }
+            }
+            RolloutTask::GoBack => {
+                let is_on_it = self.confirmed == Some(seq);
+                if !host.keeps_others_out() && !is_on_it && self.unbegun.as_ref() != Some(&rollout) {
+                    let release = self.confirmed.unwrap_or(0);
+                    self.say(&rollout, RolloutEventBody::RollbackComplete { release });
+                    self.unbegun = Some(rollout);
+                }
+            }
+            RolloutTask::Acknowledge { .. }
+            | RolloutTask::Proceed
+            | RolloutTask::Hold
+            | RolloutTask::Unknown => {}
+        }
+        self.host = Some(host);
+        self.hear_host();
     }
 
     fn returned(&mut self, rollout: &RolloutId) {

@@ -8,18 +8,19 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    BeginWait, EventAnswer, JoiningNode, MemberRecord, NewRollout, NextCall, NodeRolloutState, RolloutAnswer,
-    RolloutCommand, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState,
-    WaitCause,
+    EventAnswer, JoiningNode, MemberRecord, NewRollout, NextCall, RolloutAnswer, RolloutCommand,
+    RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::OnFailure;
 
 use super::checks::{self, Accepted, Surroundings};
-use super::node::{Fate, SimNode};
+use super::node::{Fate, NodeHost, SimNode};
 use super::planes::{Database, Handled, Plane, StoredCommit};
 use super::story::{Story, name_of, state_name};
 use super::{Rng, terms};
+
+mod heal;
 
 /// How large a world is.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +32,12 @@ pub struct Size {
     pub wide_every: u64,
 }
 
+/// What makes the hosts of a world, where they are not made up.
+pub type HostMaker = fn(&SimNode) -> Option<Box<dyn NodeHost>>;
+
 pub struct World {
     rng: Rng,
+    hosts: HostMaker,
     size: Size,
     /// True time.
     pub now: Timestamp,
@@ -61,6 +66,10 @@ const CHANNELS: [&str; 2] = ["alpha", "beta"];
 
 impl World {
     pub fn new(seed: u64, size: Size) -> World {
+        World::of(seed, size, |_| None)
+    }
+
+    pub fn of(seed: u64, size: Size, hosts: HostMaker) -> World {
         let mut rng = Rng::new(seed);
         let channels: Vec<Channel> = CHANNELS.iter().map(|name| name.parse().unwrap()).collect();
         let database = Database::default();
@@ -68,6 +77,7 @@ impl World {
         let mut world = World {
             now: Timestamp::from_secs(1_800_000_000 + i64::try_from(rng.below(86_400)).unwrap()),
             rng,
+            hosts,
             size,
             behind: Duration::ZERO,
             database,
@@ -109,6 +119,7 @@ impl World {
         let mut node = SimNode::new(self.named as usize, &channel, declared, holds);
         node.lies = self.rng.chance(6);
         node.is_slow = self.rng.chance(25);
+        node.host = (self.hosts)(&node);
         node
     }
 
@@ -231,7 +242,7 @@ impl World {
     /// What really is on its way on nodes that do not lie is in flight by what is stored.
     fn disrupted_nodes_are_counted(&self) {
         for node in self.nodes.iter().filter(|node| !node.lies) {
-            let Some(by) = node.disrupted_by() else { continue };
+            let Some(by) = node.disrupted_by(self.now) else { continue };
             let rows = || self.database.rollouts.values();
             let mut records = rows().filter_map(|rows| rows.members.get(&node.id));
             let counted =
@@ -442,7 +453,11 @@ impl World {
         if self.traced.as_ref() == Some(&self.nodes[node].hostname) {
             println!("{} plane {plane}: pointed to {:?}: {:?}", self.now, pointer.release, pointer.dispatch);
         }
-        self.nodes[node].pointed(&pointer, fate, self.now, &mut self.rng);
+        let terms = self.headers[&pointer.rollout].clone();
+        match self.nodes[node].host.is_some() {
+            true => self.nodes[node].pointed_host(&pointer, &terms, fate, self.now, &mut self.rng),
+            false => self.nodes[node].pointed(&pointer, fate, self.now, &mut self.rng),
+        }
     }
 
     fn lie(&mut self, node: usize) {
@@ -489,99 +504,6 @@ impl World {
         }
         assert_eq!(self.planes[0].rollouts.next_deadline(), rebuilt.rollouts.next_deadline());
         self.reach("rebuilt");
-    }
-
-    /// Everything becomes well; every node must come to the newest release.
-    pub fn heal(&mut self) {
-        self.is_healing = true;
-        self.behind = Duration::ZERO;
-        while let Some(liar) = self.nodes.iter().position(|node| node.lies) {
-            self.remove(liar);
-        }
-        for node in &mut self.nodes {
-            node.online = true;
-        }
-        for channel in self.channels.clone() {
-            self.publish(&channel);
-        }
-        let mut decided = 0;
-        for _ in 0..2000 {
-            // Where nothing happens, time goes by faster.
-            let wait = if self.decisions == decided { 500 } else { 100 };
-            decided = self.decisions;
-            self.now = self.now.plus(Duration::from_secs(wait));
-            self.tick();
-            if self.at_rest() {
-                self.rebuilt_is_held();
-                return;
-            }
-            self.help();
-        }
-        let stuck: Vec<String> = self
-            .nodes
-            .iter()
-            .filter(|node| !self.is_there(node))
-            .filter_map(|node| self.planes[0].rollouts.explain(&node.id))
-            .map(|explanation| explanation.to_string())
-            .collect();
-        let states: Vec<String> = self.planes[0]
-            .rollouts
-            .documents()
-            .map(|document| format!("{} {} {:?}", document.key, document.state, document.opened.len()))
-            .collect();
-        let under_way = self.planes[0].rollouts.documents().filter(|document| !document.state.is_over());
-        let members: Vec<String> = under_way
-            .flat_map(|document| self.planes[0].rollouts.members(&document.key))
-            .map(|member| format!("{member:?}"))
-            .collect();
-        panic!("stranded:\n  {}\n  {}\n  {}", stuck.join("\n  "), states.join("\n  "), members.join("\n  "));
-    }
-
-    /// What operators do about what asks for them.
-    fn help(&mut self) {
-        let documents: Vec<_> = self.planes[0].rollouts.documents().cloned().collect();
-        for document in documents {
-            if document.paused.is_some() && document.state.starts_nodes() {
-                let (rollout, by) = (document.key.clone(), "ada".to_owned());
-                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Resume });
-            }
-        }
-        // A channel without nodes asks for it as well.
-        for channel in self.channels.clone() {
-            let (rollout, by) = (RolloutKey { seq: self.newest[&channel], channel }, "ada".to_owned());
-            if let Some(BeginWait::Halted(_)) = self.planes[0].rollouts.waits_to_begin(&rollout) {
-                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });
-            }
-        }
-        for node in 0..self.nodes.len() {
-            let Some(why) = self.planes[0].rollouts.explain(&self.nodes[node].id) else { continue };
-            let (rollout, by) = (
-                RolloutKey { seq: self.newest[&why.rollout.channel], ..why.rollout.clone() },
-                "ada".to_owned(),
-            );
-            let halted = matches!(why.rollout_state, RolloutState::Failed | RolloutState::Reverted);
-            if halted || matches!(why.cause, Some(WaitCause::EarlierHalted(_))) {
-                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });
-            }
-        }
-    }
-
-    fn is_there(&self, node: &SimNode) -> bool {
-        let newest = self.newest[&node.channel];
-        let explained = self.planes[0].rollouts.explain(&node.id);
-        node.confirmed == Some(newest)
-            && node.running == Some(newest)
-            && explained.is_some_and(|why| why.state == NodeRolloutState::Converged && why.cause.is_none())
-    }
-
-    fn at_rest(&self) -> bool {
-        let newest = |channel: &Channel| self.newest[channel];
-        self.nodes.iter().all(|node| self.is_there(node))
-            && self.channels.iter().all(|channel| {
-                let key = RolloutKey { channel: channel.clone(), seq: newest(channel) };
-                let document = self.planes[0].rollouts.document(&key);
-                document.is_some_and(|document| document.state == RolloutState::Terminal)
-            })
     }
 }
 

@@ -199,6 +199,12 @@ pub struct NodeRolloutView {
     /// What keeps it from the release, for people; absent where it is confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// The boot of its host in which it activated the release; of a node that is confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
+    /// Its enforcing probes that passed since; of a node that is confirmed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<String>,
 }
 
 /// What a rollout is told.

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use model::Digest;
 use net::stream::{self, BodySender};
 use spool::SpoolError;
-use trust::nix::{StorePath, is_store_hash};
+use tokio::time::Instant;
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::{Code, Problem};
 
@@ -18,41 +17,15 @@ use super::blob::range;
 use super::checkin::ready;
 use super::{CallingNode, Matched};
 use crate::answer::{PortReply, chain, reply, store_problem};
-use crate::closures::ClosureShelf;
+use crate::closures::{ArchiveTurn, AskedPart, ClosureShelf};
 use crate::state::ControlPlane;
 
 /// What is read of an archive at a time, and held for each answer; in bytes.
 const PIECE: usize = 256 * 1024;
 /// How long a node may take for one piece: who reads more slowly asks again from where it is.
 const PIECE_WITHIN: Duration = Duration::from_secs(60);
-
-/// What a node asks for.
-enum AskedPart {
-    /// What is known of the path with this hash.
-    Info(String),
-    /// An archive.
-    Nar(Digest),
-}
-
-impl AskedPart {
-    /// `HASH`, `HASH-NAME` (the two forms in which the source document speaks of a closure), or a SHA-256.
-    fn read(text: &str) -> Option<AskedPart> {
-        if let Ok(digest) = text.parse() {
-            return Some(AskedPart::Nar(digest));
-        }
-        if is_store_hash(text) {
-            return Some(AskedPart::Info(text.to_owned()));
-        }
-        StorePath::of_name(text).ok().map(|path| AskedPart::Info(path.hash().to_owned()))
-    }
-
-    fn name(&self) -> String {
-        match self {
-            AskedPart::Info(hash) => hash.clone(),
-            AskedPart::Nar(digest) => digest.to_string(),
-        }
-    }
-}
+/// How long one answer may take: then others have their turn, and who reads asks on.
+const ANSWER_WITHIN: Duration = Duration::from_secs(600);
 
 /// Answers with what is known of a path, or with a range of an archive, streamed.
 pub(super) async fn closure(
@@ -70,10 +43,10 @@ pub(super) async fn closure(
         Some(root) => plane.sets.store_paths(&root).await.map_err(store_problem)?,
         None => Default::default(),
     };
-    let name = asked.name();
+    let part = asked.clone();
     let entitled = on_shelf(plane, move |shelf| {
         for closure in &named {
-            if shelf.has(closure, &name)? {
+            if shelf.has(closure, &part)? {
                 return Ok(true);
             }
         }
@@ -90,7 +63,7 @@ pub(super) async fn closure(
         AskedPart::Nar(digest) => {
             let found = on_shelf(plane, move |shelf| shelf.nar(&digest)).await?;
             let (path, size) = found.ok_or(Code::NotFound)?;
-            archive(plane, path, size, parts).await
+            archive(plane, caller, path, size, parts).await
         }
     }
 }
@@ -110,6 +83,7 @@ async fn on_shelf<T: Send + 'static>(
 
 async fn archive(
     plane: &ControlPlane,
+    caller: &CallingNode,
     path: PathBuf,
     size: u64,
     parts: &http::request::Parts,
@@ -117,8 +91,7 @@ async fn archive(
     let Some(asked) = range(parts).of(size) else {
         return Ok(behind_end(size, plane.request_id()));
     };
-    let slots = plane.closure_answers.clone();
-    let Ok(slot) = slots.acquire_owned().await else { return Err(Code::Busy.into()) };
+    let Some(turn) = plane.archive_turns.take(&caller.id).await else { return Err(Code::Busy.into()) };
     let opened = tokio::task::spawn_blocking(move || {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(asked.start))?;
@@ -127,10 +100,7 @@ async fn archive(
     let file = opened.await.map_err(|_| Code::Internal)?.map_err(|_| Code::NotFound)?;
     let length = asked.end - asked.start;
     let (sender, body) = stream::channel(Bytes::new());
-    tokio::spawn(async move {
-        send(file, length, sender).await;
-        drop(slot);
-    });
+    tokio::spawn(send(turn, file, length, sender));
     let mut response = Response::new(body);
     let is_whole = length == size;
     *response.status_mut() = if is_whole { StatusCode::OK } else { StatusCode::PARTIAL_CONTENT };
@@ -145,8 +115,9 @@ async fn archive(
     Ok(response)
 }
 
-/// Sends what is left of a range, a piece at a time; ends when nobody reads it.
-async fn send(mut file: File, mut left: u64, mut sender: BodySender) {
+/// Sends what is left of a range, a piece at a time; ends when nobody reads it, or after [`ANSWER_WITHIN`].
+async fn send(_turn: ArchiveTurn, mut file: File, mut left: u64, mut sender: BodySender) {
+    let until = Instant::now() + ANSWER_WITHIN;
     while left > 0 {
         let most = left.min(PIECE as u64);
         let read = tokio::task::spawn_blocking(move || {
@@ -159,7 +130,8 @@ async fn send(mut file: File, mut left: u64, mut sender: BodySender) {
         }
         file = rest;
         left = left.saturating_sub(piece.len() as u64);
-        match tokio::time::timeout(PIECE_WITHIN, sender.put(piece.into())).await {
+        let within = until.min(Instant::now() + PIECE_WITHIN);
+        match tokio::time::timeout_at(within, sender.put(piece.into())).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return,
         }

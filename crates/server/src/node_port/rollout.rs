@@ -81,19 +81,18 @@ fn heard(plane: &ControlPlane, caller: &CallingNode, entry: &mut crate::index::N
     }
 }
 
-/// Whether the body of a post of events is one event of a rollout; one with `frames` is a poll.
+/// How a poll begins as agents write it.
+const POLL: &[u8] = br#"{"frames""#;
+
+/// Whether the body of a post of events is one event of a rollout: one with `frames` is a poll, and any other object is an
+/// event.
 pub(super) fn is_event(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Fields {
         frames: Option<IgnoredAny>,
-        kind: Option<IgnoredAny>,
-        event: Option<IgnoredAny>,
     }
-    if body.len() > MAX_EVENT_BODY {
-        return false;
-    }
-    let fields = serde_json::from_slice::<Fields>(body);
-    fields.is_ok_and(|fields| fields.frames.is_none() && (fields.kind.is_some() || fields.event.is_some()))
+    // A poll may be long, and is not read twice.
+    !body.starts_with(POLL) && serde_json::from_slice::<Fields>(body).is_ok_and(|body| body.frames.is_none())
 }
 
 /// Takes one event: 204 once it is durable, and a second time too.
@@ -103,9 +102,21 @@ pub(super) async fn event(
     body: &[u8],
 ) -> Result<PortReply, Problem> {
     ready(plane)?;
-    let posted = PostedEvent::read(body).map_err(|error| Problem::new(Code::BadBody, error.to_string()))?;
-    let incarnation = incarnation(caller, posted.incarnation)?;
+    if body.len() > MAX_EVENT_BODY {
+        let detail = format!("an event has at most {MAX_EVENT_BODY} bytes; a poll has `frames`");
+        return Err(Problem::new(Code::BodyTooLarge, detail));
+    }
+    let mut posted =
+        PostedEvent::read(body).map_err(|error| Problem::new(Code::BadBody, error.to_string()))?;
+    let incarnation = incarnation(caller, posted.incarnation.clone())?;
     let refused = |detail: String| Problem::new(Code::EventRefused, detail);
+    if let Some(closure) = posted.closure {
+        let pointed = caller.slot.lock().node.pointed(&plane.heads());
+        let (head, _) = pointed
+            .filter(|(_, entry)| entry.root == closure)
+            .ok_or_else(|| refused(format!("the node is not asked to be on {closure}")))?;
+        posted.of_release(head.header.seq);
+    }
     let believed = believed(plane, caller, &incarnation, &posted.fact, posted.at)
         .ok_or_else(|| refused("what the probe found is not signed with the host's key".to_owned()))?;
     let event = RolloutEvent { oldest: posted.oldest, ..believed };

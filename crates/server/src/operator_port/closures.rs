@@ -26,7 +26,7 @@ pub(super) async fn put(call: OperatorCall, piece: ClosurePiece) -> Result<Closu
     match taken.map_err(|_| Code::Internal)? {
         Ok(PathProgress::Whole) => Ok(ClosureProgress { held: size, whole: true }),
         Ok(PathProgress::Partial(held)) => Ok(ClosureProgress { held, whole: false }),
-        Err(PutPathError::Lacking { .. }) => Err(Code::Incomplete.into()),
+        Err(error @ PutPathError::Lacking { .. }) => Err(Problem::new(Code::Incomplete, error.to_string())),
         Err(PutPathError::Spool(error)) => Err(spool_problem(&error)),
         Err(error) => Err(bad(error.to_string())),
     }

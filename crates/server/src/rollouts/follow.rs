@@ -1,6 +1,4 @@
-//! What the heads mean for rollouts: a release with rollout terms begins one, one without them ends that of its channel;
-//! who is in a channel is in its rollouts. All of it is worked out from what is stored and compared with what the
-//! rollouts have, so that a start after a crash between two steps puts right what is missing.
+//! Has the rollouts follow the heads: what that means is `rollout::follow`'s; here is read from the store what it goes by.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,8 +11,8 @@ use model::selection::SelectionEntry;
 use model::{Channel, Digest, Hostname, NodeId};
 use plane::{Head, Heads};
 use rollout::{
-    JoiningNode, NewRollout, RolloutAnswer, RolloutCommand, RolloutDocument, RolloutInput, RolloutKey,
-    RolloutState, Rollouts, probes_of,
+    EarlierRelease, HeadKind, HeadStep, JoiningNode, NewRollout, RolloutAnswer, RolloutInput, RolloutKey,
+    Rollouts, probes_of, reads_declared,
 };
 use trust::signed;
 use wire::{Code, Problem};
@@ -45,12 +43,14 @@ impl RolloutOwner {
         let channels = members_of(plane, heads);
         let mut inputs = Vec::new();
         for head in heads.channels.values() {
-            let newest = newest_of(rollouts.core(), &head.header.channel);
-            if head.header.rollout.is_none() {
-                inputs.extend(ends(rollouts.core(), head));
-            } else if newest.is_none_or(|newest| newest.key.seq < head.header.seq) {
-                let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
-                inputs.push(RolloutInput::Published(begins(plane, rollouts.core(), head, nodes).await?));
+            let kind = if head.header.rollout.is_some() { HeadKind::InRollout } else { HeadKind::AtOnce };
+            match rollouts.core().follow_head(&key_of(head), kind) {
+                HeadStep::Known => {}
+                HeadStep::End(ends) => inputs.extend(ends),
+                HeadStep::Begin => {
+                    let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
+                    inputs.push(RolloutInput::Published(begins(plane, rollouts.core(), head, nodes).await?));
+                }
             }
         }
         let taken = rollouts.take(plane, &plane.store, inputs, Vec::new()).await?;
@@ -66,7 +66,7 @@ impl RolloutOwner {
         // The heads get what is lacking with this.
         rollouts.take_lacks_release();
         self.wake.notify_one();
-        Ok(needed(rollouts.core()))
+        Ok(rollouts.core().releases_in_use())
     }
 }
 
@@ -87,25 +87,8 @@ fn members_of(plane: &ControlPlane, heads: &Heads) -> BTreeMap<Channel, Vec<Chan
     channels
 }
 
-fn newest_of<'a>(core: &'a Rollouts, channel: &Channel) -> Option<&'a RolloutDocument> {
-    core.documents()
-        .filter(|document| document.key.channel == *channel)
-        .max_by_key(|document| document.key.seq)
-}
-
-/// What ends the rollouts of a channel whose newest release goes to all of its nodes at once.
-fn ends(core: &Rollouts, head: &Head) -> Vec<RolloutInput> {
-    let is_open =
-        |state| matches!(state, RolloutState::Opening | RolloutState::Active | RolloutState::Converging);
-    let of_channel = core.documents().filter(|document| document.key.channel == head.header.channel);
-    let open = of_channel.filter(|document| is_open(document.state));
-    let by = format!("release {}, which has no rollout", head.header.seq);
-    let abort = |document: &RolloutDocument| RolloutInput::Command {
-        rollout: document.key.clone(),
-        by: by.clone(),
-        command: RolloutCommand::Abort,
-    };
-    open.map(abort).collect()
+fn key_of(head: &Head) -> RolloutKey {
+    RolloutKey { channel: head.header.channel.clone(), seq: head.header.seq }
 }
 
 /// The rollout of a release.
@@ -115,14 +98,19 @@ async fn begins(
     head: &Head,
     nodes: &[ChannelNode],
 ) -> Result<NewRollout, Problem> {
-    let key = RolloutKey { channel: head.header.channel.clone(), seq: head.header.seq };
     let terms = head.header.rollout.clone().ok_or(Code::Internal)?;
     let mut joining = JoiningNodes::of(plane, core, head).await?;
     let mut joined = Vec::with_capacity(nodes.len());
     for node in nodes {
         joined.push(joining.node(node).await?);
     }
-    Ok(NewRollout { id: id(plane, head).await?, key, header: head.digest, terms, nodes: joined })
+    Ok(NewRollout {
+        id: id(plane, head).await?,
+        key: key_of(head),
+        header: head.digest,
+        terms,
+        nodes: joined,
+    })
 }
 
 /// What the wire calls the rollout of a release.
@@ -143,16 +131,16 @@ async fn moves(
     channels: &BTreeMap<Channel, Vec<ChannelNode>>,
 ) -> Result<Vec<RolloutInput>, Problem> {
     let mut inputs = Vec::new();
-    for document in core.documents().filter(|document| heads.has_rollout(&document.key.channel)) {
-        let nodes = channels.get(&document.key.channel).map_or(&[][..], Vec::as_slice);
+    let known: BTreeSet<&Channel> = core.documents().map(|document| &document.key.channel).collect();
+    for channel in known.into_iter().filter(|channel| heads.has_rollout(channel)) {
+        let nodes = channels.get(channel).map_or(&[][..], Vec::as_slice);
         let there: BTreeSet<&NodeId> = nodes.iter().map(|(id, ..)| id).collect();
-        let gone = core.members(&document.key).filter(|member| !there.contains(&member.node));
-        inputs.extend(gone.map(|member| left(&document.key.channel, &member.node)));
+        inputs.extend(core.strangers(channel, &there).into_iter().map(|node| left(channel.clone(), node)));
     }
     for (channel, nodes) in channels {
         let Some(head) = heads.channels.get(channel) else { continue };
         let mut joining = None;
-        for node in nodes.iter().filter(|(id, ..)| lacks(core, channel, id)) {
+        for node in nodes.iter().filter(|(id, ..)| core.lacks_member(channel, id)) {
             let joining = match &mut joining {
                 Some(joining) => joining,
                 none => none.insert(JoiningNodes::of(plane, core, head).await?),
@@ -163,16 +151,8 @@ async fn moves(
     Ok(inputs)
 }
 
-fn left(channel: &Channel, node: &NodeId) -> RolloutInput {
-    RolloutInput::Removed { channel: channel.clone(), node: node.clone() }
-}
-
-/// A rollout of the channel that is current, or waits, has no such member.
-fn lacks(core: &Rollouts, channel: &Channel, node: &NodeId) -> bool {
-    let is_over = |state| matches!(state, RolloutState::Superseded | RolloutState::Pruned);
-    let mut of_channel =
-        core.documents().filter(|document| document.key.channel == *channel && !is_over(document.state));
-    of_channel.any(|document| core.member(&document.key, node).is_none())
+fn left(channel: Channel, node: NodeId) -> RolloutInput {
+    RolloutInput::Removed { channel, node }
 }
 
 /// What became of nodes that joined the fleet or left it.
@@ -186,14 +166,11 @@ pub(super) async fn came_or_went(
         let slot = plane.index.get(&id);
         let place = slot.and_then(|slot| heads.pointed(&slot.names().1).map(|found| (slot, found)));
         let channel = place.as_ref().map(|(_, (head, _))| head.header.channel.clone());
-        let of_node = core.documents().filter(|document| core.member(&document.key, &id).is_some());
-        let of_node: BTreeSet<&Channel> = of_node.map(|document| &document.key.channel).collect();
-        inputs.extend(
-            of_node.into_iter().filter(|other| Some(*other) != channel.as_ref()).map(|o| left(o, &id)),
-        );
+        let others = core.left_by(&id, channel.as_ref());
+        inputs.extend(others.into_iter().map(|other| left(other, id.clone())));
         if let Some((slot, (head, entry))) = place
             && head.header.rollout.is_some()
-            && lacks(core, &head.header.channel, &id)
+            && core.lacks_member(&head.header.channel, &id)
         {
             let node = (id, slot.names().1, entry);
             let joining = JoiningNodes::of(plane, core, &head).await?.node(&node).await?;
@@ -201,18 +178,6 @@ pub(super) async fn came_or_went(
         }
     }
     Ok(inputs)
-}
-
-/// The releases that members are on, go to or may go back to.
-fn needed(core: &Rollouts) -> BTreeSet<RolloutKey> {
-    let mut needed = BTreeSet::new();
-    for document in core.documents() {
-        let key = &document.key;
-        needed.insert(key.clone());
-        let before: BTreeSet<u64> = core.members(key).filter_map(|member| member.before).collect();
-        needed.extend(before.into_iter().map(|seq| RolloutKey { channel: key.channel.clone(), seq }));
-    }
-    needed
 }
 
 /// Nodes that come to the rollout of a release.
@@ -239,15 +204,14 @@ impl<'a> JoiningNodes<'a> {
             let digest = signed::digest(signed);
             earlier.insert(release.seq, digest);
             let key = RolloutKey { channel: header.channel.clone(), seq: release.seq };
-            if before.is_some() || !is_proven(core, &key) {
+            if before.is_some() || !core.is_proven(&key) {
                 continue;
             }
             let known = crate::releases::committed(plane, signed)?;
-            let named =
+            let is_fallback =
                 header.fallbacks.iter().any(|named| named.seq == release.seq && named.header == digest);
-            if named || now() <= known.created.plus(known.freshness()) {
-                before = Some(release.seq);
-            }
+            let known = EarlierRelease { is_fallback, fresh_until: known.created.plus(known.freshness()) };
+            before = known.counts(now()).then_some(release.seq);
         }
         Ok(JoiningNodes {
             plane,
@@ -311,24 +275,4 @@ impl<'a> JoiningNodes<'a> {
         };
         Ok((declared.unwrap_or_else(|| Value::Map(BTreeMap::new())), policy))
     }
-}
-
-/// Nothing says against a release: it went to its nodes at once, or its rollout came to its end.
-fn is_proven(core: &Rollouts, key: &RolloutKey) -> bool {
-    core.document(key).is_none_or(|document| {
-        let was_begun = !matches!(document.state, RolloutState::Opening | RolloutState::Active);
-        was_begun && document.state != RolloutState::Converging && document.halt.is_none()
-    })
-}
-
-/// Some selector of the terms reads what is declared of a node.
-fn reads_declared(terms: &trust::RolloutTerms) -> bool {
-    use trust::rollout_terms::WaveMembers;
-    let waves = terms.waves.iter().filter_map(|wave| match &wave.members {
-        WaveMembers::Where(selector) => Some(selector),
-        WaveMembers::Percent(_) | WaveMembers::Rest => None,
-    });
-    let edges = terms.edges.iter().flat_map(|edge| [&edge.before, &edge.after]);
-    let mut selectors = waves.chain(terms.budgets.iter().map(|budget| &budget.of)).chain(edges);
-    selectors.any(|selector| selector.uses_declared())
 }

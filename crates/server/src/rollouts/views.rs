@@ -218,11 +218,16 @@ fn node_view(core: &Rollouts, key: &RolloutKey, node: &NodeId) -> Option<NodeRol
         since: member.since,
         before: member.before,
         cause: member.failure.as_ref().map(ToString::to_string),
+        boot: None,
+        passed: Vec::new(),
     })
 }
 
 fn explained_view(core: &Rollouts, node: &NodeId, explained: NodeExplanation) -> NodeRolloutView {
+    let evidence = explained.evidence;
     NodeRolloutView {
+        boot: evidence.as_ref().and_then(|evidence| evidence.boot.clone()),
+        passed: evidence.map(|evidence| evidence.passed).unwrap_or_default(),
         node: node.clone(),
         before: core.member(&explained.rollout, node).and_then(|member| member.before),
         hostname: explained.hostname,

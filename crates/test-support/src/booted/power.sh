@@ -29,7 +29,7 @@ exec unshare --mount --pid --fork --kill-child sh -eu -c '
     # A host may set its own network, and no other part of the kernel. It may ask who writes, as a machine may.
     SYSTEMD_NSPAWN_API_VFS_WRITABLE=network systemd-nspawn --quiet --directory="$folder/root" --boot \
       --network-namespace-path="/run/netns/$namespace" --register=no --keep-unit --machine="$name" \
-      --uuid="$uuid" --console=pipe --system-call-filter="fanotify_init fanotify_mark" "$@" </dev/null >>"$folder/console.log" 2>&1 || code=$?
+      --uuid="$uuid" --console=pipe --capability=CAP_NET_ADMIN --system-call-filter="fanotify_init fanotify_mark" "$@" </dev/null >>"$folder/console.log" 2>&1 || code=$?
     # 133 asks for another boot.
     [ "$code" = 133 ] || exit "$code"
   done

@@ -2,9 +2,9 @@
 
 use model::{RunReport, Timestamp};
 
-use super::super::{Node, ReleaseChange};
+use super::super::{ContactState, Node, ReleaseChange};
 use super::{ConfirmTry, SwitchStage};
-use crate::io::{NodeEffect, RunFailure};
+use crate::io::{CheckInWay, NodeEffect, RunFailure};
 use crate::rollout_part::{ReturnedRelease, TrialStage};
 use crate::state::Adoption;
 
@@ -95,7 +95,10 @@ impl Node {
         }
     }
 
-    pub(in crate::step) fn on_try_confirm(&mut self, now: Timestamp) {
+    pub(in crate::step) fn on_try_confirm(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        if matches!(self.talk, ContactState::Waiting) {
+            effects.push(NodeEffect::HurryCheckIn);
+        }
         self.rollout.try_to_confirm = Some(ConfirmTry::Wanted);
         self.next_contact = self.next_contact.min(now);
     }
@@ -109,6 +112,14 @@ impl Node {
     pub(in crate::step) fn try_is_asked(&mut self) {
         if self.rollout.try_to_confirm == Some(ConfirmTry::Wanted) {
             self.rollout.try_to_confirm = Some(ConfirmTry::Asked);
+        }
+    }
+
+    /// How the check-in goes that is made now.
+    pub(in crate::step) fn check_in_way(&self) -> CheckInWay {
+        match self.rollout.try_to_confirm {
+            Some(ConfirmTry::Asked) => CheckInWay::NewConnection,
+            Some(ConfirmTry::Wanted) | None => CheckInWay::AnyConnection,
         }
     }
 

@@ -11,8 +11,12 @@
 //! - Nothing is believed of who signed what: nodes verify that by the keys that their release pins.
 //! - A path that no set names which a node is pointed to, or will be once its wave opens, goes [`KEPT_FOR`] after it was last
 //!   named or uploaded.
+//! - An archive that rotted goes, with what is known of its path: it is uploaded again ([`upkeep`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod parts;
+mod turns;
+mod upkeep;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -20,23 +24,20 @@ use std::time::{Duration, SystemTime};
 use model::Digest;
 use spool::atomic::{read_file, write_file};
 use spool::{BlobStore, Disk, SpoolError};
-use trust::nix::{
-    MAX_CLOSURE_PATHS, MAX_NAR, MAX_NARINFO, NarCompression, NarInfo, StorePath, is_store_hash,
-};
+use trust::nix::{MAX_NAR, MAX_NARINFO, NarCompression, NarInfo, StorePath, is_store_hash};
 
+pub(crate) use self::parts::AskedPart;
+use self::parts::{ClosurePart, PathHash};
+pub(crate) use self::turns::{ArchiveTurn, ArchiveTurns};
+pub(crate) use self::upkeep::{scrub, sweep};
 use crate::cache::ByteCache;
-use crate::state::ControlPlane;
 
 /// The most bytes of all archives together.
 pub(crate) const MAX_CLOSURES: u64 = 256 * 1024 * 1024 * 1024;
 /// How long a path stays that nothing names any more.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
-/// How often it is looked what goes.
-const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
-/// No sweep so long after a piece of an upload came: it would take it away.
-const UPLOAD_RESTS: Duration = Duration::from_secs(3600);
-/// What closures consist of, kept in memory, in bytes.
-const MEMBERS_BYTES: u64 = 8 * 1024 * 1024;
+/// What paths need, kept in memory, in bytes: about 70,000 paths. Hosts of one fleet share most of theirs.
+const PARTS_BYTES: u64 = 32 * 1024 * 1024;
 const MODE: u32 = 0o600;
 
 /// Why a piece of a path is not taken.
@@ -81,20 +82,17 @@ pub(crate) struct ClosureShelf {
     nars: Mutex<Option<Arc<BlobStore>>>,
     /// Locked while a piece is taken or paths are removed, which may take minutes; whoever reads does not wait for it.
     writing: Mutex<()>,
-    /// By digest of a closure's name: the digests of the names by which its parts are asked for, in order.
-    members: ByteCache<Arc<[Digest]>>,
+    /// What paths need.
+    parts: ByteCache<Arc<ClosurePart>, PathHash>,
     swept: Mutex<SweepTimes>,
+    /// The last archive that was verified, while there are some after it; locked by who verifies.
+    scrubbed: Mutex<Option<Digest>>,
 }
 
 #[derive(Default)]
 struct SweepTimes {
     put: Option<SystemTime>,
     swept: Option<SystemTime>,
-}
-
-/// By what a part of a closure is known in [`ClosureShelf::members`].
-fn member(asked: &str) -> Digest {
-    Digest::of(asked.as_bytes())
 }
 
 fn too_large(what: &'static str, limit: u64) -> SpoolError {
@@ -116,8 +114,9 @@ impl ClosureShelf {
             disk: Disk::new(),
             nars: Mutex::default(),
             writing: Mutex::default(),
-            members: ByteCache::new(MEMBERS_BYTES),
+            parts: ByteCache::new(PARTS_BYTES),
             swept: Mutex::default(),
+            scrubbed: Mutex::default(),
         }
     }
 
@@ -207,153 +206,15 @@ impl ClosureShelf {
         }
         Ok(PathProgress::Whole)
     }
-
-    /// Whether a closure has a part that is asked for by this name: the hash of a path, or the SHA-256 of an archive.
-    pub(crate) fn has(&self, closure: &StorePath, asked: &str) -> Result<bool, SpoolError> {
-        let key = Digest::of(closure.name().as_bytes());
-        if let Some(members) = self.members.get(&key) {
-            return Ok(members.binary_search(&member(asked)).is_ok());
-        }
-        let Some(paths) = self.closure_of(closure)? else { return Ok(asked == closure.hash()) };
-        let mut members: Vec<Digest> = Vec::with_capacity(2 * paths.len());
-        for info in paths.values() {
-            members.extend([member(info.path.hash()), member(&info.nar_hash.to_string())]);
-        }
-        members.sort_unstable();
-        let members: Arc<[Digest]> = members.into();
-        self.members.put(key, members.clone());
-        Ok(members.binary_search(&member(asked)).is_ok())
-    }
-
-    /// What a closure consists of; `None` where it is not here.
-    fn closure_of(&self, closure: &StorePath) -> Result<Option<BTreeMap<StorePath, NarInfo>>, SpoolError> {
-        let Some(top) = self.info(closure.hash())?.filter(|info| info.path == *closure) else {
-            return Ok(None);
-        };
-        let (mut found, mut waiting) = (BTreeMap::new(), vec![top]);
-        while let Some(info) = waiting.pop() {
-            for needs in info.needs() {
-                if !found.contains_key(needs)
-                    && found.len() + waiting.len() < MAX_CLOSURE_PATHS
-                    && let Some(below) = self.info(needs.hash())?
-                {
-                    waiting.push(below);
-                }
-            }
-            found.insert(info.path.clone(), info);
-        }
-        Ok(Some(found))
-    }
-
-    fn times(&self) -> MutexGuard<'_, SweepTimes> {
-        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it is time to look what goes.
-    fn is_due(&self, now: SystemTime) -> bool {
-        let times = self.times();
-        let since = |time: Option<SystemTime>| time.and_then(|time| now.duration_since(time).ok());
-        self.dir.is_dir()
-            && since(times.swept).is_none_or(|ago| ago >= SWEEP_EVERY)
-            && since(times.put).is_none_or(|ago| ago >= UPLOAD_RESTS)
-    }
-
-    /// Removes what none of these closures consists of, unless it was uploaded or named in the last [`KEPT_FOR`]; gives
-    /// how many paths went.
-    pub(crate) fn sweep(&self, named: &BTreeSet<StorePath>, now: SystemTime) -> Result<usize, SpoolError> {
-        self.times().swept = Some(now);
-        let Some(nars) = self.opened()? else { return Ok(0) };
-        let _turn = self.turn();
-        let mut all: BTreeMap<StorePath, NarInfo> = BTreeMap::new();
-        let mut kept: BTreeSet<StorePath> = BTreeSet::new();
-        let mut roots = Vec::new();
-        for (hash, age) in self.known(now)? {
-            let Some(info) = self.info(&hash)? else { continue };
-            if named.contains(&info.path) {
-                begins_anew(&self.info_file(&hash), now);
-            }
-            if named.contains(&info.path) || age < KEPT_FOR {
-                roots.push(info.path.clone());
-            }
-            all.insert(info.path.clone(), info);
-        }
-        while let Some(path) = roots.pop() {
-            if let Some(info) = all.get(&path)
-                && kept.insert(path)
-            {
-                roots.extend(info.needs().cloned());
-            }
-        }
-        let gone: Vec<&NarInfo> = all.values().filter(|info| !kept.contains(&info.path)).collect();
-        for info in &gone {
-            self.disk.unlink(&self.info_file(info.path.hash()))?;
-        }
-        if !gone.is_empty() {
-            // What is uploaded again later may be another build.
-            self.members.clear();
-        }
-        let needed = all.values().filter(|info| kept.contains(&info.path)).map(|info| info.nar_hash);
-        nars.retain(&needed.collect())?;
-        Ok(gone.len())
-    }
-
-    /// The hashes of all paths, and how long ago each was uploaded or named.
-    fn known(&self, now: SystemTime) -> Result<Vec<(String, Duration)>, SpoolError> {
-        let path = self.dir.join("paths");
-        let read = |source| SpoolError::Disk { op: spool::DiskOp::Read, path: path.clone(), source };
-        let mut known = Vec::new();
-        for entry in std::fs::read_dir(&path).map_err(read)? {
-            let entry = entry.map_err(read)?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(hash) = name.strip_suffix(".narinfo").filter(|hash| is_store_hash(hash)) else {
-                continue;
-            };
-            let modified = entry.metadata().and_then(|metadata| metadata.modified()).map_err(read)?;
-            known.push((hash.to_owned(), now.duration_since(modified).unwrap_or_default()));
-        }
-        Ok(known)
-    }
-}
-
-/// Takes away what no node needs, once a day. Cost: a look at the set of every node, where closures were uploaded.
-pub(crate) async fn sweep(plane: &Arc<ControlPlane>) {
-    let now = SystemTime::now();
-    if !plane.closures.is_due(now) {
-        return;
-    }
-    let heads = plane.heads();
-    let mut roots = BTreeSet::new();
-    for slot in plane.index.all().iter() {
-        roots.extend(slot.pointed_root(&heads));
-        // What it gets once its wave opens, which may be after weeks.
-        let (_, hostname) = slot.names();
-        roots.extend(heads.pointed(&hostname).map(|(_, entry)| entry.root));
-    }
-    let mut named = BTreeSet::new();
-    for root in roots {
-        match plane.sets.store_paths(&root).await {
-            Ok(paths) => named.extend(paths),
-            // What is not known to be needless stays.
-            Err(error) => {
-                return tracing::warn!(error = %crate::answer::chain(&error), "closures are not looked through");
-            }
-        }
-    }
-    let shelf = plane.closures.clone();
-    match tokio::task::spawn_blocking(move || shelf.sweep(&named, now)).await {
-        Ok(Ok(0)) | Err(_) => {}
-        Ok(Ok(gone)) => tracing::info!(gone, "paths of closures that no node needs were removed"),
-        Ok(Err(error)) => tracing::warn!(error = %crate::answer::chain(&error), "closures cannot be removed"),
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
 
-    fn info(number: u8, needs: &[u8]) -> (NarInfo, Vec<u8>) {
+    pub(crate) fn info(number: u8, needs: &[u8]) -> (NarInfo, Vec<u8>) {
         let path = |number: u8| StorePath::of_name(&format!("{}-p", number.to_string().repeat(32))).unwrap();
         let nar = vec![number; 3000];
         let references: Vec<String> = needs.iter().map(|needs| path(*needs).name().to_owned()).collect();
@@ -367,7 +228,7 @@ mod tests {
         (text.parse().unwrap(), nar)
     }
 
-    fn put(shelf: &ClosureShelf, (info, nar): &(NarInfo, Vec<u8>)) {
+    pub(crate) fn put(shelf: &ClosureShelf, (info, nar): &(NarInfo, Vec<u8>)) {
         assert_eq!(shelf.put(info, 0, nar).unwrap(), PathProgress::Whole);
     }
 
@@ -387,9 +248,10 @@ mod tests {
         assert_eq!(shelf.put(&below.0, 0, &[]).unwrap(), PathProgress::Whole);
         put(&shelf, &above);
         let again = ClosureShelf::new(dir.path());
-        assert!(again.has(&above.0.path, below.0.path.hash()).unwrap());
-        assert!(again.has(&above.0.path, &below.0.nar_hash.to_string()).unwrap());
-        assert!(!again.has(&below.0.path, above.0.path.hash()).unwrap());
+        let info_of = |part: &(NarInfo, Vec<u8>)| AskedPart::Info(part.0.path.hash().to_owned());
+        assert!(again.has(&above.0.path, &info_of(&below)).unwrap());
+        assert!(again.has(&above.0.path, &AskedPart::Nar(below.0.nar_hash)).unwrap());
+        assert!(!again.has(&below.0.path, &info_of(&above)).unwrap());
         // Other bytes under the hash, and another archive of the same path.
         let wrong = info(2, &[]);
         assert!(matches!(
@@ -411,35 +273,5 @@ mod tests {
         assert_eq!(kept, signed.unpacked_at(unsigned.nar_hash.to_string()));
         let packed: NarInfo = wrong.0.to_string().replace("none", "xz").parse().unwrap();
         assert!(matches!(shelf.put(&packed, 0, &[]), Err(PutPathError::Packed(_))));
-    }
-
-    /// ROL-9: what a set names stays with all that it needs; the rest goes after its time.
-    #[test]
-    fn what_nothing_names_goes_after_its_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let shelf = ClosureShelf::new(dir.path());
-        let parts = [info(0, &[]), info(1, &[0]), info(2, &[0]), info(3, &[])];
-        parts.iter().for_each(|part| put(&shelf, part));
-        let there = |shelf: &ClosureShelf| {
-            let is_there = |part: &&(NarInfo, Vec<u8>)| {
-                let info = shelf.info(part.0.path.hash()).unwrap();
-                assert_eq!(info.is_some(), shelf.nar(&part.0.nar_hash).unwrap().is_some());
-                info.is_some()
-            };
-            parts.iter().filter(is_there).map(|part| part.0.path.name()[..1].to_owned()).collect::<String>()
-        };
-        let named = BTreeSet::from([parts[1].0.path.clone()]);
-        assert_eq!(
-            shelf.sweep(&BTreeSet::new(), SystemTime::now()).unwrap(),
-            0,
-            "they were uploaded just now"
-        );
-        let later = SystemTime::now() + KEPT_FOR + Duration::from_secs(60);
-        assert_eq!(shelf.sweep(&named, later).unwrap(), 2);
-        assert_eq!(there(&shelf), "01");
-        // Its time begins when it was last named.
-        assert_eq!(shelf.sweep(&BTreeSet::new(), later + KEPT_FOR / 2).unwrap(), 0);
-        assert_eq!(shelf.sweep(&BTreeSet::new(), later + KEPT_FOR * 2).unwrap(), 2);
-        assert_eq!(there(&shelf), "");
     }
 }

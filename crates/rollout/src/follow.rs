@@ -1,0 +1,124 @@
+//! What the heads of the channels mean for rollouts: a release with rollout terms begins one, one without them ends that
+//! of its channel, and who is in a channel is in its rollouts. Each answer follows from what the rollouts have, so that a
+//! start after a crash between two steps puts right what is missing.
+
+use std::collections::BTreeSet;
+
+use model::{Channel, NodeId, Timestamp};
+use trust::RolloutTerms;
+use trust::rollout_terms::WaveMembers;
+
+use crate::id::RolloutKey;
+use crate::record::RolloutDocument;
+use crate::rollouts::Rollouts;
+use crate::state::RolloutState;
+use crate::step::{RolloutCommand, RolloutInput};
+
+/// What the release that a channel points to is for rollouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadKind {
+    /// It goes to the channel's nodes by a rollout.
+    InRollout,
+    /// It goes to all of them at once.
+    AtOnce,
+}
+
+/// What follows from the release that a channel points to.
+#[derive(Clone, Debug)]
+pub enum HeadStep {
+    /// Its rollout begins.
+    Begin,
+    /// The rollouts of before end.
+    End(Vec<RolloutInput>),
+    /// Its rollout is known.
+    Known,
+}
+
+/// What says that a release of a channel which is older than the one that goes out counts still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierRelease {
+    /// The release that goes out names it as a fallback.
+    pub is_fallback: bool,
+    /// Until when its own signature is fresh.
+    pub fresh_until: Timestamp,
+}
+
+impl EarlierRelease {
+    /// Whether a node that holds none may be pointed to it until its wave opens, where it is [proven](Rollouts::is_proven).
+    pub fn counts(&self, now: Timestamp) -> bool {
+        self.is_fallback || now <= self.fresh_until
+    }
+}
+
+impl Rollouts {
+    /// What follows from the release that a channel points to now.
+    pub fn follow_head(&self, head: &RolloutKey, kind: HeadKind) -> HeadStep {
+        let of_channel = || self.documents().filter(|document| document.key.channel == head.channel);
+        match kind {
+            HeadKind::AtOnce => {
+                let by = format!("release {}, which has no rollout", head.seq);
+                let abort = |document: &RolloutDocument| RolloutInput::Command {
+                    rollout: document.key.clone(),
+                    by: by.clone(),
+                    command: RolloutCommand::Abort,
+                };
+                HeadStep::End(of_channel().filter(|document| document.state.is_open()).map(abort).collect())
+            }
+            HeadKind::InRollout => match of_channel().map(|document| document.key.seq).max() {
+                Some(newest) if newest >= head.seq => HeadStep::Known,
+                _ => HeadStep::Begin,
+            },
+        }
+    }
+
+    /// A rollout of the channel that is current, or waits, has no such member: the node comes to it.
+    pub fn lacks_member(&self, channel: &Channel, node: &NodeId) -> bool {
+        let is_over = |state| matches!(state, RolloutState::Superseded | RolloutState::Pruned);
+        let mut of_channel =
+            self.documents().filter(|document| document.key.channel == *channel && !is_over(document.state));
+        of_channel.any(|document| self.member(&document.key, node).is_none())
+    }
+
+    /// The channels in whose rollouts a node is and that it is not in, of which it has to leave. `channel`: the one it is
+    /// in; nothing for a node that is gone.
+    pub fn left_by(&self, node: &NodeId, channel: Option<&Channel>) -> BTreeSet<Channel> {
+        let of_node = self.documents().filter(|document| self.member(&document.key, node).is_some());
+        let others = of_node.map(|document| &document.key.channel).filter(|of| Some(*of) != channel);
+        others.cloned().collect()
+    }
+
+    /// The members of a channel's rollouts that are not in the channel any more.
+    pub fn strangers(&self, channel: &Channel, there: &BTreeSet<&NodeId>) -> BTreeSet<NodeId> {
+        let of_channel = self.documents().filter(|document| document.key.channel == *channel);
+        let members = of_channel.flat_map(|document| self.members(&document.key));
+        members.map(|member| &member.node).filter(|node| !there.contains(node)).cloned().collect()
+    }
+
+    /// The releases that members are on, go to or may go back to.
+    pub fn releases_in_use(&self) -> BTreeSet<RolloutKey> {
+        let mut in_use = BTreeSet::new();
+        for document in self.documents() {
+            let key = &document.key;
+            in_use.insert(key.clone());
+            let before: BTreeSet<u64> = self.members(key).filter_map(|member| member.before).collect();
+            in_use.extend(before.into_iter().map(|seq| RolloutKey { channel: key.channel.clone(), seq }));
+        }
+        in_use
+    }
+
+    /// Nothing says against a release: it went to its nodes at once, or its rollout came to its end.
+    pub fn is_proven(&self, key: &RolloutKey) -> bool {
+        self.document(key).is_none_or(|document| !document.state.is_open() && document.halt.is_none())
+    }
+}
+
+/// Some selector of the terms reads what is declared of a node.
+pub fn reads_declared(terms: &RolloutTerms) -> bool {
+    let waves = terms.waves.iter().filter_map(|wave| match &wave.members {
+        WaveMembers::Where(selector) => Some(selector),
+        WaveMembers::Percent(_) | WaveMembers::Rest => None,
+    });
+    let edges = terms.edges.iter().flat_map(|edge| [&edge.before, &edge.after]);
+    let mut selectors = waves.chain(terms.budgets.iter().map(|budget| &budget.of)).chain(edges);
+    selectors.any(|selector| selector.uses_declared())
+}

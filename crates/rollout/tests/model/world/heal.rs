@@ -1,0 +1,109 @@
+//! The world heals: everything becomes well, and every node must come to the newest release.
+
+use std::time::Duration;
+
+use model::Channel;
+use rollout::{
+    BeginWait, NodeRolloutState, RolloutCommand, RolloutInput, RolloutKey, RolloutState, WaitCause,
+};
+
+use super::World;
+use crate::model::node::SimNode;
+
+impl World {
+    /// Everything becomes well; every node must come to the newest release.
+    pub fn heal(&mut self) {
+        self.is_healing = true;
+        self.behind = Duration::ZERO;
+        while let Some(liar) = self.nodes.iter().position(|node| node.lies) {
+            self.remove(liar);
+        }
+        for node in &mut self.nodes {
+            node.online = true;
+            if let Some(host) = &mut node.host {
+                host.heal();
+            }
+        }
+        for channel in self.channels.clone() {
+            self.publish(&channel);
+        }
+        let mut decided = 0;
+        for _ in 0..2000 {
+            // Where nothing happens, time goes by faster.
+            let wait = if self.decisions == decided { 500 } else { 100 };
+            decided = self.decisions;
+            self.now = self.now.plus(Duration::from_secs(wait));
+            self.tick();
+            if self.at_rest() {
+                self.rebuilt_is_held();
+                return;
+            }
+            self.help();
+        }
+        let stuck: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|node| !self.is_there(node))
+            .filter_map(|node| self.planes[0].rollouts.explain(&node.id))
+            .map(|explanation| explanation.to_string())
+            .collect();
+        let states: Vec<String> = self.planes[0]
+            .rollouts
+            .documents()
+            .map(|document| format!("{} {} {:?}", document.key, document.state, document.opened.len()))
+            .collect();
+        let under_way = self.planes[0].rollouts.documents().filter(|document| !document.state.is_over());
+        let members: Vec<String> = under_way
+            .flat_map(|document| self.planes[0].rollouts.members(&document.key))
+            .map(|member| format!("{member:?}"))
+            .collect();
+        panic!("stranded:\n  {}\n  {}\n  {}", stuck.join("\n  "), states.join("\n  "), members.join("\n  "));
+    }
+
+    /// What operators do about what asks for them.
+    fn help(&mut self) {
+        let documents: Vec<_> = self.planes[0].rollouts.documents().cloned().collect();
+        for document in documents {
+            if document.paused.is_some() && document.state.starts_nodes() {
+                let (rollout, by) = (document.key.clone(), "ada".to_owned());
+                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Resume });
+            }
+        }
+        // A channel without nodes asks for it as well.
+        for channel in self.channels.clone() {
+            let (rollout, by) = (RolloutKey { seq: self.newest[&channel], channel }, "ada".to_owned());
+            if let Some(BeginWait::Halted(_)) = self.planes[0].rollouts.waits_to_begin(&rollout) {
+                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });
+            }
+        }
+        for node in 0..self.nodes.len() {
+            let Some(why) = self.planes[0].rollouts.explain(&self.nodes[node].id) else { continue };
+            let (rollout, by) = (
+                RolloutKey { seq: self.newest[&why.rollout.channel], ..why.rollout.clone() },
+                "ada".to_owned(),
+            );
+            let halted = matches!(why.rollout_state, RolloutState::Failed | RolloutState::Reverted);
+            if halted || matches!(why.cause, Some(WaitCause::EarlierHalted(_))) {
+                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });
+            }
+        }
+    }
+
+    fn is_there(&self, node: &SimNode) -> bool {
+        let newest = self.newest[&node.channel];
+        let explained = self.planes[0].rollouts.explain(&node.id);
+        node.confirmed == Some(newest)
+            && node.running == Some(newest)
+            && explained.is_some_and(|why| why.state == NodeRolloutState::Converged && why.cause.is_none())
+    }
+
+    fn at_rest(&self) -> bool {
+        let newest = |channel: &Channel| self.newest[channel];
+        self.nodes.iter().all(|node| self.is_there(node))
+            && self.channels.iter().all(|channel| {
+                let key = RolloutKey { channel: channel.clone(), seq: newest(channel) };
+                let document = self.planes[0].rollouts.document(&key);
+                document.is_some_and(|document| document.state == RolloutState::Terminal)
+            })
+    }
+}
