@@ -192,7 +192,7 @@ fn the_agent_that_changed_itself_confirms_nothing() {
     assert!(kinds(&effects).contains(&"leave") && !kinds(&effects).contains(&"try"), "{effects:?}");
     assert!(guard.handle(GuardInput::ContactTried(Ok(())), at(1020).at).is_empty());
     let found = FoundChanges { target: change().id, seq: 7, agent: true };
-    let record = FoundGuardRecord::Record(guard.record().clone());
+    let record = FoundGuardRecord::Record(Box::new(guard.record().clone()));
     let (mut next, _) =
         GuardedActivation::resume(record, Some(found), ActivationProcess::Agent, &at(1030)).unwrap();
     assert!(kinds(&next.handle(GuardInput::Tick, at(1080).at)).contains(&"try"));
@@ -206,7 +206,7 @@ fn each_process_goes_on_with_each_stage() {
     let (armed, _) = armed(true, OfflineGuard::Return);
     let found = Some(FoundChanges { target: change().id, seq: 7, agent: false });
     let resume = |record: &ActivationRecord, process, now: BootMoment| {
-        GuardedActivation::resume(FoundGuardRecord::Record(record.clone()), found, process, &now)
+        GuardedActivation::resume(FoundGuardRecord::Record(Box::new(record.clone())), found, process, &now)
     };
     // The run ended with its process: a contact is to follow what it changed so far.
     let (mut guard, effects) = resume(armed.record(), ActivationProcess::Agent, at(1020)).unwrap();

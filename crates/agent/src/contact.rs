@@ -45,6 +45,11 @@ pub fn answer_of_error(error: &CallError, tls: TlsTermination) -> ContactAnswer 
 }
 
 impl ContactFailure {
+    /// Nobody answered in the time that there was.
+    pub fn unanswered(text: String) -> ContactFailure {
+        ContactFailure { problem: ContactProblem::Unreachable, text, answer: ContactAnswer::None }
+    }
+
     /// What an error of a call comes to. `ended`: the certificate with which sessions are opened has ended.
     pub fn of(error: &CallError, ended: bool, tls: TlsTermination) -> ContactFailure {
         let problem = match error {

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use activation::guarded::ContactAnswer;
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
 use model::{AgentCapabilities, AgentInstance, Digest, Hostname, Timestamp};
@@ -29,7 +28,6 @@ use wire::{Code, Problem, route};
 use crate::capabilities;
 use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
-use crate::local::messages::ContactProblem;
 use crate::membership::MembershipFile;
 use crate::rejoin::{RejoinFollower, SessionPlace};
 use crate::render::chain;
@@ -301,8 +299,7 @@ impl CheckInClient {
                 // What comes next goes another way.
                 self.session.next_url();
                 let text = "no answer came, and a release waits to be confirmed".to_owned();
-                let (problem, answer) = (ContactProblem::Unreachable, ContactAnswer::None);
-                DaemonEvent::NotAnswered(ContactFailure { problem, text, answer })
+                DaemonEvent::NotAnswered(ContactFailure::unanswered(text))
             }
         };
         self.daemon.send(event).await;
@@ -343,7 +340,7 @@ impl CheckInClient {
                 DaemonEvent::NotAnswered(ContactFailure::of(
                     &error,
                     ended,
-                    self.session.signer().tls_termination(),
+                    self.session.signer().tls_termination,
                 ))
             }
         }

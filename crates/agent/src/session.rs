@@ -80,14 +80,13 @@ pub struct Signer {
     fleet: FleetId,
     node: NodeId,
     key: Arc<SigningKey>,
-    tls_termination: TlsTermination,
+    pub(crate) tls_termination: TlsTermination,
     clock: Mutex<SignerClock>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct SignerClock {
-    /// What the control plane's clock is ahead of ours, in milliseconds, when it refused
-    /// for skew.
+    /// What the control plane's clock is ahead of ours, in milliseconds, when it refused for skew.
     offset: i64,
     /// The number of the last signature.
     number: u64,
@@ -178,11 +177,6 @@ impl Signer {
         Some(self.believed(time))
     }
 
-    /// Where TLS ends.
-    pub fn tls_termination(&self) -> TlsTermination {
-        self.tls_termination
-    }
-
     fn believed(&self, server_time: Timestamp) -> Result<i64, i64> {
         let offset = server_time.0.saturating_sub(now().0);
         let is_far = u128::from(offset.unsigned_abs()) > MAX_PROXIED_OFFSET.as_millis();
@@ -246,8 +240,7 @@ pub struct NodeSession {
     signer: Arc<Signer>,
     /// Locked for moments only.
     shared: Mutex<SharedConnection>,
-    /// Held while a connection is dialled, so that calls share it. No request waits for it that
-    /// has a connection.
+    /// Held while a connection is dialled, so that calls share it. No request waits for it that has a connection.
     dialing: tokio::sync::Mutex<()>,
 }
 
@@ -361,8 +354,7 @@ impl NodeSession {
     /// Posts a message and reads the answer.
     ///
     /// # Errors
-    /// [`CallError`] says what failed; after a failure to reach it, the next call tries
-    /// the next URL.
+    /// [`CallError`] says what failed; after a failure to reach it, the next call tries the next URL.
     pub async fn post<T: Serialize, A: DeserializeOwned>(
         &self,
         path: &str,

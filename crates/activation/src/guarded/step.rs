@@ -21,7 +21,7 @@ pub enum FoundGuardRecord {
     /// It cannot be read.
     Damaged,
     /// It.
-    Record(ActivationRecord),
+    Record(Box<ActivationRecord>),
 }
 
 /// What is known of the changes of a guarded run, as a process finds them.
@@ -145,7 +145,7 @@ impl GuardedActivation {
         let record = match record {
             FoundGuardRecord::Absent => return None,
             FoundGuardRecord::Damaged => undone_from(changes?, now),
-            FoundGuardRecord::Record(record) => record,
+            FoundGuardRecord::Record(record) => *record,
         };
         let target = match &record.under_way {
             ActivationStage::Settled => return None,

@@ -28,7 +28,7 @@ impl GuardDaemon for ContactGuard {
         self.runtime.spawn(async move {
             // A content that nobody has: the answer is small.
             let asked = session.get_range(&format!("/v1/blobs/{}", Digest::ZERO), 0).await;
-            let tls = session.signer().tls_termination();
+            let tls = session.signer().tls_termination;
             let outcome = match asked {
                 Ok(_) => Ok(()),
                 Err(error) if answer_of_error(&error, tls).is_contact() => Ok(()),

@@ -170,7 +170,7 @@ impl RunGuard {
             PeekedFile::Absent | PeekedFile::Damaged => None,
         };
         let record = match self.files.peek().map_err(|error| chain(&error))? {
-            PeekedFile::Value(record) => FoundGuardRecord::Record(record),
+            PeekedFile::Value(record) => FoundGuardRecord::Record(Box::new(record)),
             PeekedFile::Absent => FoundGuardRecord::Absent,
             PeekedFile::Damaged => FoundGuardRecord::Damaged,
         };
