@@ -30,6 +30,8 @@ const EVENTS: usize = 16;
 
 /// What the daemon hears from its tasks and threads.
 #[derive(Debug)]
+// Few events wait at a time, and nearly all are inputs: a box for each would cost more than the room.
+#[allow(clippy::large_enum_variant)]
 pub enum DaemonEvent {
     /// For the node's step.
     Input(NodeInput),

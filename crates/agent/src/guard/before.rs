@@ -78,7 +78,7 @@ impl RunGuard {
             trial,
             record: &record,
             target: Generation { id, seq: run.seq, bytes: 0 },
-            contacts: &*locked(&self.contacts),
+            contacts: &locked(&self.contacts),
             policy: run.policy,
             now,
         }))
