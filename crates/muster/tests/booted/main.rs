@@ -16,6 +16,7 @@ mod bad_releases_stop_and_are_undone;
 mod drift_is_healed_by_events;
 mod examples_run;
 mod failures_read_well;
+mod guarded_runs_undo_themselves;
 mod held;
 mod hosts_are_real_machines;
 mod hosts_return_by_themselves;
