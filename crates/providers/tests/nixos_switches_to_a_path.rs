@@ -9,6 +9,7 @@ mod nixos_lab;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::process::Stdio;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

@@ -170,6 +170,9 @@ impl RealHost {
     fn carry_out(&mut self, effects: Vec<ActivationEffect>, rng: &mut Rng) {
         let mut effects = effects.into_iter();
         while let Some(effect) = effects.next() {
+            if self.process.is_none() {
+                return;
+            }
             if self.has_faults && rng.below(300) == 0 {
                 match rng.below(3) {
                     0 => {
@@ -194,6 +197,15 @@ impl RealHost {
                 }
                 ActivationEffect::Disarm => {
                     self.is_armed = false;
+                    None
+                }
+                ActivationEffect::StartAgentAnew if self.has_faults && rng.below(10) == 0 => {
+                    Some(ActivationInput::NotStartedAnew { reason: "its unit is broken".to_owned() })
+                }
+                // It was told to stop.
+                ActivationEffect::StartAgentAnew => {
+                    reach("agent started anew");
+                    self.end_process(false);
                     None
                 }
                 other => {
@@ -244,9 +256,10 @@ impl RealHost {
             }
             ActivationEffect::Report(fact) => self.report(&fact),
             ActivationEffect::Forget(_) => {}
-            ActivationEffect::Persist(_) | ActivationEffect::ArmWatchdog(_) | ActivationEffect::Disarm => {
-                unreachable!("they are carried out where they may fail")
-            }
+            ActivationEffect::Persist(_)
+            | ActivationEffect::ArmWatchdog(_)
+            | ActivationEffect::Disarm
+            | ActivationEffect::StartAgentAnew => unreachable!("they are carried out where they may fail"),
         }
     }
 
@@ -355,7 +368,7 @@ impl RealHost {
                     }
                     _ => {
                         (self.runs, self.switched) = (Some(target.id), self.now);
-                        SwitchEnd::Done
+                        if self.is_armed && rng.below(8) == 0 { SwitchEnd::NeedsNewAgent } else { SwitchEnd::Done }
                     }
                 };
                 self.give(ActivationInput::Switched { target: target.id, end }, rng);

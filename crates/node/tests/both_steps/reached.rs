@@ -9,6 +9,7 @@ use activation::{ActivationFact, ActivationRefusal, ReturnCause};
 pub const HOSTS_REACH: &[&str] = &[
     "agent killed",
     "agent died",
+    "agent started anew",
     "power cut",
     "watchdog",
     "not persisted",
@@ -52,7 +53,7 @@ pub fn reach_of(fact: &ActivationFact) {
             ReturnCause::SwitchTooLong => "returned: SwitchTooLong",
             ReturnCause::SwitchFailed { .. } => "returned: SwitchFailed",
             ReturnCause::ProbeFailed { .. } => "returned: ProbeFailed",
-            ReturnCause::AgentDied => "returned: AgentDied",
+            ReturnCause::AgentDied { .. } => "returned: AgentDied",
             ReturnCause::Rebooted => "returned: Rebooted",
             ReturnCause::FoundElsewhere => "returned: FoundElsewhere",
             ReturnCause::Halted => "returned: Halted",
