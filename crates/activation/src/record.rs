@@ -255,6 +255,8 @@ impl ActivationRecord {
     ///
     /// - Nothing is under way: what the host holds is what is confirmed. So it is where a release was adopted without a
     ///   trial, also by an agent that knows no generations.
+    /// - A release is on probation, and the host holds neither it nor the one before: another one was adopted at once, and
+    ///   is what is confirmed.
     /// - The record is gone or damaged: where the agent of a generation that is not held is kept, a trial was under way,
     ///   and the host goes back to that generation. Else what it holds is confirmed. What it returned from before is
     ///   forgotten.
@@ -269,6 +271,15 @@ impl ActivationRecord {
                 record.confirmed = held;
                 record.keep(held);
                 // Another release came at once.
+                record.returned = None;
+            }
+            // So it did here, and its process ended before that was written down.
+            if let ActivationStage::Probation(probation) = &record.under_way
+                && ![record.confirmed.id, probation.previous.id].contains(&held.id)
+            {
+                record.under_way = ActivationStage::Settled;
+                record.confirmed = held;
+                record.keep(held);
                 record.returned = None;
             }
             return record;

@@ -10,8 +10,8 @@ use activation::guarded::{
     admit_guarded, held_back,
 };
 use activation::{
-    ActivationRecord, ActivationStage, AgentDeath, BootMoment, BootTime, ContactRule, Generation,
-    GenerationId, GenerationReturn, Quarantine, ReturnCause,
+    ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootMoment, BootTime, ContactRule,
+    Generation, GenerationId, GenerationReturn, Probation, ProbeTopology, Quarantine, ReturnCause, Trial,
 };
 use model::Digest;
 use model::policy::{GuardPolicy, OfflineGuard};
@@ -109,6 +109,8 @@ fn each_row_of_the_table() {
     });
     assert_eq!(row.admit(Some(&back)), GuardAdmission::HeldBack(GuardHold::AwaitsContact));
     assert_eq!(on_trial.admit(None), GuardAdmission::GuardedByTrial);
+    let confirming = Row { trial: ReleaseTrial::Confirming, ..Row::new() };
+    assert_eq!(confirming.admit(None), GuardAdmission::HeldBack(GuardHold::AwaitsContact));
     assert_eq!(row.arms(), (ContactRule::Required, WINDOW));
     // A host that was offline before: what a contact followed once is kept, of the rest the channel decides.
     let offline = || Row { contacts: contacts(false, 900), ..Row::new() };
@@ -122,6 +124,41 @@ fn each_row_of_the_table() {
     // In contact it must follow all the same.
     assert_eq!(Row { record: kept, ..Row::new() }.arms().0, ContactRule::Required);
     assert_eq!(Row { offline: OfflineGuard::Confirm, ..Row::new() }.arms().0, ContactRule::Required);
+}
+
+/// A release guards what changes in its time only where a watchdog would take the host back from it.
+#[test]
+fn a_release_guards_while_it_may_be_returned_from() {
+    let trial = Trial {
+        target: change(1),
+        boot: at(0).boot,
+        deadline: at(2000).at,
+        switched: at(0).at,
+        next_try: 0,
+        deaths: 0,
+        boots_left: 0,
+        terms: ActivationTerms::default(),
+        probes: ProbeTopology::default(),
+    };
+    let (terms, probes) = (trial.terms.clone(), trial.probes.clone());
+    let probation = Probation { previous: change(2), deaths: 0, terms, probes };
+    let back = GenerationReturn {
+        from: change(1),
+        cause: ReturnCause::Halted,
+        boot: at(0).boot,
+        deadline: at(2000).at,
+    };
+    for (under_way, expected) in [
+        (ActivationStage::Settled, ReleaseTrial::None),
+        (ActivationStage::Armed(trial.clone()), ReleaseTrial::UnderWay),
+        (ActivationStage::Confirming(trial.clone()), ReleaseTrial::Confirming),
+        (ActivationStage::Deferred(trial), ReleaseTrial::None),
+        (ActivationStage::Probation(probation), ReleaseTrial::None),
+        (ActivationStage::Returning(back), ReleaseTrial::UnderWay),
+    ] {
+        let record = ActivationRecord { under_way, ..ActivationRecord::default() };
+        assert_eq!(ReleaseTrial::of(&record), expected, "{:?}", record.under_way);
+    }
 }
 
 /// One try that fails does not make a host an offline one, of which less is asked.

@@ -67,7 +67,6 @@ fn kinds(effects: &[GuardEffect]) -> Vec<&'static str> {
         GuardEffect::TakeForEnded => "take for ended",
         GuardEffect::RestartAgent => "restart",
         GuardEffect::TryContact { .. } => "try",
-        GuardEffect::LeaveTry => "leave",
         GuardEffect::Undo { .. } => "undo",
         GuardEffect::Keep => "keep",
         GuardEffect::TellUndone(_) => "tell",
@@ -82,12 +81,15 @@ fn nothing_is_changed_before_it_is_durable_and_armed() {
     let (guard, effects) = armed(true, OfflineGuard::Return);
     assert_eq!(kinds(&effects), ["arm", "persist"]);
     assert!(guard.is_armed());
-    for refusal in
-        [GuardInput::NotArmed("no room".to_owned()), GuardInput::NotPersisted("no room".to_owned())]
-    {
+    let no_room = || "no room".to_owned();
+    for (refusal, expected) in [
+        (GuardInput::NotArmed(no_room()), vec!["disarm", "refuse"]),
+        // What could not be made durable may be so all the same: that there is no guard is written over it.
+        (GuardInput::NotPersisted(no_room()), vec!["persist", "disarm", "refuse"]),
+    ] {
         let (mut guard, _) = armed(true, OfflineGuard::Return);
         let effects = guard.handle(refusal, at(1000).at);
-        assert_eq!(kinds(&effects), ["disarm", "refuse"]);
+        assert_eq!(kinds(&effects), expected);
         assert!(guard.is_over() && !guard.is_armed());
     }
 }
@@ -187,9 +189,8 @@ fn the_agent_that_changed_itself_confirms_nothing() {
     let (mut guard, _) = armed(true, OfflineGuard::Return);
     guard.touches_agent();
     let effects = guard.handle(GuardInput::RunEnded(SwitchEnd::Done), at(1010).at);
-    assert_eq!(kinds(&effects).first(), Some(&"restart"));
-    let effects = guard.handle(GuardInput::Tick, at(1010).at);
-    assert!(kinds(&effects).contains(&"leave") && !kinds(&effects).contains(&"try"), "{effects:?}");
+    assert_eq!(kinds(&effects), ["arm", "persist", "restart"]);
+    assert!(guard.handle(GuardInput::Tick, at(1010).at).is_empty());
     assert!(guard.handle(GuardInput::ContactTried(Ok(())), at(1020).at).is_empty());
     let found = FoundChanges { target: change().id, seq: 7, agent: true };
     let record = FoundGuardRecord::Record(Box::new(guard.record().clone()));
@@ -198,6 +199,28 @@ fn the_agent_that_changed_itself_confirms_nothing() {
     assert!(kinds(&next.handle(GuardInput::Tick, at(1080).at)).contains(&"try"));
     let kept = next.handle(GuardInput::ContactTried(Ok(())), at(1081).at);
     assert!(kinds(&kept).contains(&"keep"));
+    // Offline too: the one that made the change lives on, and that says nothing.
+    let (mut guard, _) = armed(false, OfflineGuard::Confirm);
+    guard.touches_agent();
+    guard.handle(GuardInput::RunEnded(SwitchEnd::Done), at(1010).at);
+    let effects = guard.handle(GuardInput::Tick, at(1040).at);
+    assert!(kinds(&effects).contains(&"undo") && !kinds(&effects).contains(&"keep"), "{effects:?}");
+    // A unit that the service manager refuses is reason enough.
+    let (mut guard, _) = armed(true, OfflineGuard::Return);
+    guard.touches_agent();
+    guard.handle(GuardInput::RunEnded(SwitchEnd::Done), at(1010).at);
+    assert!(
+        kinds(&guard.handle(GuardInput::NotStartedAnew("bad unit".to_owned()), at(1011).at))
+            .contains(&"undo")
+    );
+    // The run was cut off: the next agent was started by what was known before, and makes way for another one.
+    let (guard, _) = armed(true, OfflineGuard::Return);
+    let record = FoundGuardRecord::Record(Box::new(guard.record().clone()));
+    let (mut next, _) =
+        GuardedActivation::resume(record, Some(found), ActivationProcess::AgentAfterDeath, &at(1030))
+            .unwrap();
+    assert_eq!(kinds(&next.handle(GuardInput::RunCutOff, at(1030).at)), ["arm", "persist", "restart"]);
+    assert!(next.handle(GuardInput::Tick, at(1090).at).is_empty());
 }
 
 /// Whoever comes after a process that ended goes on where it was.

@@ -281,13 +281,13 @@ impl CheckInClient {
 
     /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, way: CheckInWay, newest: Option<(Digest, u64)>) {
+        let mut hurried = self.hurry.subscribe();
         let has_traits = message.traits.is_some();
         if !has_traits {
             self.left_out().traits_are_said();
         }
         let acked_before = self.load(&mut message, newest);
         self.introduce(&mut message).await;
-        let mut hurried = self.hurry.subscribe();
         let given_up = async {
             // The sender is this client's own.
             let _ = hurried.changed().await;

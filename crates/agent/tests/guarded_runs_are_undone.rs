@@ -124,7 +124,7 @@ impl Host {
     pub(crate) fn run_and_confirm(&self, disk: &Disk) {
         let (_, guard) = self.run_after(disk, |_| {});
         guard.tick();
-        guard.confirm_tried(Ok(()));
+        guard.confirm_tried(guard.number().unwrap(), Ok(()));
     }
 
     /// The window ends without a contact, and the watchdog looks.
@@ -207,7 +207,7 @@ fn a_contact_after_the_run_keeps_it() {
     let (_, guard) = host.run();
     assert!(host.path("units/muster-return.service").exists(), "the watchdog looks");
     assert!(guard.tick(), "a try is due");
-    guard.confirm_tried(Err("no route".to_owned()));
+    guard.confirm_tried(guard.number().unwrap(), Err("no route".to_owned()));
     assert!(guard.is_up(), "a try that failed ends no window");
     drop(guard);
     assert!(matches!(look_at(&host.options(), &host.files(&Disk::new())).unwrap(), ReturnLook::NotDue));
@@ -222,7 +222,7 @@ fn an_answer_disarms_and_the_next_run_arms_nothing() {
     let host = Host::new(dir.path());
     let (_, guard) = host.run();
     assert!(guard.tick());
-    guard.confirm_tried(Ok(()));
+    guard.confirm_tried(guard.number().unwrap(), Ok(()));
     assert!(!guard.is_up());
     assert!(!host.path("units/muster-return.service").exists());
     assert!(!host.path("state/guarded-changes.json").exists());

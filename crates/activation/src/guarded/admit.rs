@@ -14,21 +14,27 @@ use crate::io::ActivationOrder;
 use crate::record::{ActivationRecord, ActivationStage};
 use crate::terms::{ActivationTerms, ContactRule, MAX_WINDOW, MIN_WINDOW};
 
-/// Whether a release is on trial.
+/// Whether a watchdog is to take the host back from a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseTrial {
-    /// None is.
+    /// None is: nothing is on trial, or it is confirmed, or it waits for a boot, and until then nobody goes back.
     None,
-    /// One is, or the host goes back; also where nobody can tell.
+    /// It is switched to, or the host goes back; also where nobody can tell.
     UnderWay,
+    /// It waits for its contact. One that followed a change of now would say nothing of the release, and may come over a
+    /// connection of before.
+    Confirming,
 }
 
 impl ReleaseTrial {
     /// By the record of releases.
     pub fn of(record: &ActivationRecord) -> ReleaseTrial {
         match record.under_way {
-            ActivationStage::Settled => ReleaseTrial::None,
-            _ => ReleaseTrial::UnderWay,
+            ActivationStage::Settled | ActivationStage::Probation(_) | ActivationStage::Deferred(_) => {
+                ReleaseTrial::None
+            }
+            ActivationStage::Confirming(_) => ReleaseTrial::Confirming,
+            ActivationStage::Armed(_) | ActivationStage::Returning(_) => ReleaseTrial::UnderWay,
         }
     }
 }
@@ -106,6 +112,7 @@ pub fn admit_guarded(situation: &GuardSituation<'_>) -> GuardAdmission {
         (Some(ActivationStage::Armed(_)), _) => return GuardAdmission::Joins,
         (Some(_), _) => return GuardAdmission::HeldBack(GuardHold::AwaitsContact),
         (None, ReleaseTrial::UnderWay) => return GuardAdmission::GuardedByTrial,
+        (None, ReleaseTrial::Confirming) => return GuardAdmission::HeldBack(GuardHold::AwaitsContact),
         (None, ReleaseTrial::None) => {}
     }
     if let Some(change) = held_back(&record.quarantine, target.id, contacts, now) {

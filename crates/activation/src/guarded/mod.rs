@@ -16,11 +16,15 @@
 //!
 //! Which stage an admission finds, and what comes of it (`tests/guarded_changes_are_admitted.rs` holds this table):
 //!
+//! A release counts while a watchdog would take the host back from it: not once it is confirmed, and not while it waits
+//! for a boot.
+//!
 //! ```text
 //! guard     release   what is known of the change    contact before    -> what is done
 //! armed     any       any                            any               joins
 //! up        any       any                            any               held back: a contact is to follow the one before
-//! none      on trial  any                            any               guarded by the trial
+//! none      switched  any                            any               guarded by the trial (also in a return)
+//! none      on trial  any                            any               held back: a contact is to follow the release
 //! none      none      undone for good                any               held back until the change is another one
 //! none      none      undone without a contact       none since        held back until a contact
 //! none      none      undone without a contact       since             armed, once the wait is over

@@ -52,6 +52,8 @@ pub enum GuardInput {
     NotPersisted(String),
     /// [`GuardEffect::ArmWatchdog`] failed.
     NotArmed(String),
+    /// [`GuardEffect::RestartAgent`] failed.
+    NotStartedAnew(String),
     /// Time went on.
     Tick,
 }
@@ -70,15 +72,14 @@ pub enum GuardEffect {
     Refuse(ActivationRefusal),
     /// The run before this process is taken for ended; [`GuardInput::RunCutOff`] follows.
     TakeForEnded,
-    /// Units are read again, and the agent starts anew once nothing runs.
+    /// Units are read again, and the agent starts anew once nothing runs; [`GuardInput::NotStartedAnew`] follows where the
+    /// service manager refuses its unit.
     RestartAgent,
     /// Tries to reach the control plane over a connection of its own; [`GuardInput::ContactTried`] follows.
     TryContact {
         /// The number of the try, from 1.
         number: u8,
     },
-    /// The try that is due is left to the agent that starts anew.
-    LeaveTry,
     /// Undoes the changes, the last one first, or what of them could not be undone before; [`GuardInput::Undone`]
     /// follows.
     Undo {
@@ -235,10 +236,13 @@ impl GuardedActivation {
         let mut first = Vec::new();
         let input = match input {
             GuardInput::RunEnded(end) if own && self.is_armed() => {
-                first.extend((self.agent && end == SwitchEnd::Done).then_some(GuardEffect::RestartAgent));
-                ActivationInput::Switched { target, end }
+                ActivationInput::Switched { target, end: self.by_agent(end) }
             }
-            GuardInput::RunCutOff if !own => ActivationInput::Switched { target, end: SwitchEnd::Done },
+            GuardInput::RunCutOff if !own => {
+                // Where it changed the agent, this one may be of before: it was started by what the service manager knew.
+                self.own = self.agent;
+                ActivationInput::Switched { target, end: self.by_agent(SwitchEnd::Done) }
+            }
             GuardInput::RunEnded(_) | GuardInput::RunCutOff => return Vec::new(),
             GuardInput::ContactTried(outcome) => match (self.trying.take(), outcome) {
                 (None, _) => return Vec::new(),
@@ -262,6 +266,7 @@ impl GuardedActivation {
             GuardInput::Kept => ActivationInput::RolloutEnded(target),
             GuardInput::NotPersisted(reason) => ActivationInput::NotPersisted { reason },
             GuardInput::NotArmed(reason) => ActivationInput::NotArmed { reason },
+            GuardInput::NotStartedAnew(reason) => ActivationInput::NotStartedAnew { reason },
             GuardInput::Tick if self.keep_again.take_if(|at| *at <= now).is_some() => {
                 return vec![GuardEffect::Keep];
             }
@@ -275,6 +280,14 @@ impl GuardedActivation {
         first.into_iter().chain(self.effects(effects)).collect()
     }
 
+    /// Only an agent that starts by what was changed of it may confirm.
+    fn by_agent(&self, end: SwitchEnd) -> SwitchEnd {
+        match end {
+            SwitchEnd::Done if self.agent => SwitchEnd::NeedsNewAgent,
+            end => end,
+        }
+    }
+
     fn effects(&mut self, effects: Vec<ActivationEffect>) -> Vec<GuardEffect> {
         effects.into_iter().filter_map(|effect| self.effect(effect)).collect()
     }
@@ -284,8 +297,6 @@ impl GuardedActivation {
             ActivationEffect::Persist(record) => GuardEffect::Persist(record),
             ActivationEffect::ArmWatchdog(_) => GuardEffect::ArmWatchdog,
             ActivationEffect::Disarm => GuardEffect::Disarm,
-            // The one that made the changes runs as the agent before them.
-            ActivationEffect::TryConfirm { .. } if self.own && self.agent => GuardEffect::LeaveTry,
             ActivationEffect::TryConfirm { generation, boot, number } => {
                 self.trying = Some((generation, boot));
                 GuardEffect::TryContact { number }
@@ -294,12 +305,12 @@ impl GuardedActivation {
                 self.trying = None;
                 GuardEffect::Undo { again: self.undo_tries > 0 }
             }
+            ActivationEffect::StartAgentAnew => GuardEffect::RestartAgent,
             ActivationEffect::Report(fact) => return told(fact),
             // The run is the switch; it has no probes, and keeps nothing but what undoes it.
             ActivationEffect::Switch(_)
             | ActivationEffect::StartProbes { .. }
             | ActivationEffect::StopProbes
-            | ActivationEffect::StartAgentAnew
             | ActivationEffect::Forget(_) => return None,
         })
     }

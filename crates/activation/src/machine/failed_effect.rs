@@ -244,6 +244,11 @@ impl Activation {
         self.retry = Some((now.plus(PERSIST_RETRY), RetriedStep::Leave(cause)));
     }
 
+    /// The host is to leave what is confirmed, or waits for its boot, once that is durable and guarded.
+    pub(super) fn is_to_leave(&self) -> bool {
+        matches!(self.retry, Some((_, RetriedStep::Leave(_))))
+    }
+
     /// The same reason is told once, until something could be made durable.
     fn tell_not_persisted(&mut self, reason: &str) -> Vec<ActivationEffect> {
         if self.persist_failure.as_deref() == Some(reason) {

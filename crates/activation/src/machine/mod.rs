@@ -223,16 +223,9 @@ impl Activation {
     /// What is too much with that goes, where nothing needs it.
     fn measured(&mut self, id: GenerationId, bytes: u64) -> Vec<ActivationEffect> {
         let before = self.record.clone();
-        let ActivationRecord { confirmed, under_way, kept, .. } = &mut self.record;
-        let other = match under_way {
-            ActivationStage::Settled => None,
-            ActivationStage::Armed(trial)
-            | ActivationStage::Confirming(trial)
-            | ActivationStage::Deferred(trial) => Some(&mut trial.target),
-            ActivationStage::Probation(probation) => Some(&mut probation.previous),
-            ActivationStage::Returning(back) => Some(&mut back.from),
-        };
-        for generation in std::iter::once(confirmed).chain(other).chain(kept) {
+        // What goes for want of room goes by what is kept; what is let in goes by its contents alone, or a release that fits
+        // would be refused for the trees of the one before.
+        for generation in &mut self.record.kept {
             if generation.id == id {
                 generation.bytes = bytes;
             }

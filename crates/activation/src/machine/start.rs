@@ -60,7 +60,7 @@ impl Activation {
         }
         // It was confirmed by a record that could not be synced, so it was not; and the return could not be made durable.
         if let ActivationStage::Probation(probation) = &self.record.under_way
-            && found.process != ActivationProcess::Watchdog
+            && !found.process.is_watchdog()
             && found.runs == Some(probation.previous.id)
         {
             return self.go_back(ReturnCause::FoundElsewhere, now);

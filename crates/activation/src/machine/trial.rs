@@ -24,6 +24,10 @@ impl Activation {
         }
         let is_confirmed = target.id == self.record.confirmed.id;
         match &self.record.under_way {
+            // What is durable may say so already, and the watchdog then has to go on with it.
+            ActivationStage::Probation(_) if self.is_to_leave() && !is_confirmed => {
+                self.refused(target.id, ActivationRefusal::UnderWay, now)
+            }
             ActivationStage::Settled | ActivationStage::Probation(_) => match is_confirmed {
                 true => self.renumber(target, order.probes),
                 false => self.arm(order, now),

@@ -12,11 +12,15 @@ use super::begun_switch::boot_was_required;
 use super::task::{ActivationTask, PendingReturn, PendingSwitch};
 use crate::events::DaemonEvent;
 use crate::full_runs::record_full_run;
-use crate::generations::{HostReturn, ReturnHostError, ReturnWatchdog, ReturnedHost};
+use crate::generations::{HostReturn, ReturnHostError, ReturnWatchdog, ReturnedHost, SetUpWatchdogError};
 use crate::render::chain;
 use crate::run_mark::RunMark;
 use crate::runner::observed;
-use crate::service::SERVICE;
+
+/// Why no agent starts by the release.
+pub(super) fn refused_unit(error: &SetUpWatchdogError) -> String {
+    format!("systemd does not start the agent as the release has it: {}", chain(error))
+}
 
 /// What says that the host must boot, and what asks for it.
 const REQUIRED: &str = "run/reboot-required";
@@ -124,12 +128,9 @@ impl ActivationTask {
 
     /// systemd goes by the unit that the release has, and starts the agent by it once this process has ended.
     fn start_agent_anew(&mut self) -> Option<ActivationInput> {
-        if let ReturnWatchdog::Units(units) = self.setup.files.watchdog()
-            // Of one that runs nothing comes, but for what systemd refuses to start.
-            && let Err(error) = units.reload().and_then(|()| units.start(SERVICE))
-        {
-            let reason = format!("systemd does not start the agent as the release has it: {}", chain(&error));
-            return Some(ActivationInput::NotStartedAnew { reason });
+        // Once more: another process may have decided that it is needed.
+        if let Err(error) = self.setup.files.watchdog().take_up_agent() {
+            return Some(ActivationInput::NotStartedAnew { reason: refused_unit(&error) });
         }
         tracing::warn!("the release has another agent: it is started anew, and confirms the release");
         self.setup.daemon.send_blocking(DaemonEvent::AgentReplaced);

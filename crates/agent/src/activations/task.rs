@@ -310,11 +310,15 @@ impl ActivationTask {
             Err(reason) => SwitchEnd::Failed { reason },
             Ok(()) => match super::effects::required_boot(&self.setup.host) {
                 Some(component) if !switch.boot_was_required => SwitchEnd::NeedsReboot { component },
-                _ if self.is_replaced() => SwitchEnd::NeedsNewAgent,
+                // Before that is durable: whoever starts the agent from then on goes by its unit of the release.
+                _ if self.is_replaced() => match self.setup.files.watchdog().take_up_agent() {
+                    Ok(()) => SwitchEnd::NeedsNewAgent,
+                    Err(error) => SwitchEnd::Failed { reason: super::effects::refused_unit(&error) },
+                },
                 _ => SwitchEnd::Done,
             },
         };
-        let is_there = end == SwitchEnd::Done;
+        let is_there = !matches!(end, SwitchEnd::Failed { .. });
         self.give(ActivationInput::Switched { target, end });
         if is_there {
             self.measure(target);

@@ -9,7 +9,7 @@ use node::NodeInput;
 use super::Daemon;
 use crate::contact::answer_of_error;
 use crate::events::{DaemonEvent, DaemonHandle};
-use crate::guard::{GuardDaemon, RunGuard};
+use crate::guard::{GuardDaemon, GuardNumber, RunGuard};
 use crate::render::chain;
 use crate::session::NodeSession;
 
@@ -23,7 +23,7 @@ pub(super) struct ContactGuard {
 impl GuardDaemon for ContactGuard {
     /// A connection that was open before the change may outlive a firewall that refuses any other: this one is dialled
     /// after the change, with the name resolved and TLS verified anew.
-    fn try_contact(&self, guard: Arc<RunGuard>) {
+    fn try_contact(&self, guard: Arc<RunGuard>, number: GuardNumber) {
         let session = self.session.beside();
         self.runtime.spawn(async move {
             // A content that nobody has: the answer is small.
@@ -35,7 +35,7 @@ impl GuardDaemon for ContactGuard {
                 Err(error) => Err(chain(&error)),
             };
             // It waits for the disk.
-            let told = tasks::spawn_blocking(move || guard.confirm_tried(outcome)).await;
+            let told = tasks::spawn_blocking(move || guard.confirm_tried(number, outcome)).await;
             if let Err(error) = told {
                 tracing::error!(error = %chain(&error), "a contact that followed a guarded run was not noted");
             }

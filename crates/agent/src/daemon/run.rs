@@ -17,7 +17,8 @@ use crate::state_guard::StateHold;
 
 impl Daemon {
     pub(super) fn start_run(&mut self, order: RunOrder) {
-        if self.stopping {
+        // An agent that starts anew makes it: a long run would hold up one that a release waits for.
+        if self.stopping || self.restarting {
             return;
         }
         self.running = true;

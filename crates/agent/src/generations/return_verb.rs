@@ -381,7 +381,9 @@ fn go_on(
     let runs = files.running()?;
     let (activation, effects) =
         Activation::start(found.record, GenerationLimits::default(), FoundHost { process, runs }, &now);
-    let runner = Runner::new(machine.kinds.clone(), storage.clone(), machine.membership.hostname.to_string());
+    let guard = RunGuard::new(files.beside(), storage.clone(), machine.kinds.clone(), false);
+    let runner = Runner::new(machine.kinds.clone(), storage.clone(), machine.membership.hostname.to_string())
+        .guarded(Arc::new(guard));
     let mut returning = UnattendedReturn {
         files,
         machine: &machine,

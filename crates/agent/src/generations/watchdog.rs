@@ -7,6 +7,7 @@ use spool::Disk;
 use super::return_loop::{ReturnLoop, StartLoopError};
 use super::return_units::{ReturnUnits, SetUpUnitsError};
 use crate::machine::{DEFAULT_STATE, MachineOptions};
+use crate::service::SERVICE;
 
 /// Why the watchdog is not in force, or stays.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,19 @@ impl ReturnWatchdog {
         match self {
             ReturnWatchdog::Units(units) => units.set_up(program)?,
             ReturnWatchdog::Loop(watch) => watch.start(program)?,
+        }
+        Ok(())
+    }
+
+    /// The service manager goes by the agent's unit as it lies on the disk now, and would start it so.
+    ///
+    /// # Errors
+    /// When it refuses the unit.
+    pub fn take_up_agent(&self) -> Result<(), SetUpWatchdogError> {
+        if let ReturnWatchdog::Units(units) = self {
+            units.reload()?;
+            // Of one that runs nothing comes, but for what systemd refuses to start.
+            units.start(SERVICE)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use activation::guarded::{
     GuardAdmission, GuardHold, GuardOrder, GuardSituation, GuardedActivation, ReleaseTrial, admit_guarded,
 };
-use activation::{ActivationRecord, BootMoment, Generation, GenerationId};
+use activation::{ActivationRecord, ActivationStage, BootMoment, Generation, GenerationId};
 use spool::PeekedFile;
 
 use super::{GuardedChange, GuardedChanges, GuardedRun, LiveGuard, RunGuard, locked};
@@ -51,6 +51,21 @@ impl RunGuard {
         }
     }
 
+    /// A return from a release makes what was confirmed; of that it leaves alone what this host undid, as nothing would undo
+    /// it again.
+    ///
+    /// # Errors
+    /// In words, when it must not be made.
+    pub(crate) fn before_return(&self, run: &GuardedRun) -> Result<(), String> {
+        let id = run.change_id();
+        match self.files.peek() {
+            Ok(PeekedFile::Value(record)) if record.quarantine.of(id).is_some() => {
+                Err("held back: this host undid just this change, and goes back now".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn admit(
         &self,
         live: Option<&LiveGuard>,
@@ -65,13 +80,19 @@ impl RunGuard {
                 PeekedFile::Damaged => ReleaseTrial::UnderWay,
             };
             record = match self.files.peek().map_err(|error| unguarded(&chain(&error)))? {
+                // Its changes would be forgotten for those of now.
+                PeekedFile::Value(record) if record.under_way != ActivationStage::Settled => {
+                    return Err(unguarded(
+                        "a guard of before could not be gone on with; restart muster-agent",
+                    ));
+                }
                 PeekedFile::Value(record) => record,
                 PeekedFile::Absent | PeekedFile::Damaged => record,
             };
         }
         let id = match live {
             Some(guard) => guard.guard.target(),
-            None => GenerationId(converge::guarded::guarded_digest(&run.desired, run.root)),
+            None => run.change_id(),
         };
         Ok(admit_guarded(&GuardSituation {
             under_way: live.map(|guard| &guard.guard.record().under_way),
@@ -110,13 +131,20 @@ impl RunGuard {
         if changes.touches_agent() {
             guard.touches_agent();
         }
-        let mut guard = LiveGuard::new(guard, changes);
+        let mut guard = LiveGuard::new(self.next_number(), guard, changes);
         let refused = self.carry_out_all(&mut guard, effects);
         if guard.guard.is_armed() {
             return Ok(guard);
         }
         self.forget_changes();
         Err(unguarded(&refused.unwrap_or_else(|| "the guard did not begin".to_owned())))
+    }
+}
+
+impl GuardedRun {
+    /// What identifies all that it changes of the way in.
+    fn change_id(&self) -> GenerationId {
+        GenerationId(converge::guarded::guarded_digest(&self.desired, self.root))
     }
 }
 

@@ -7,7 +7,7 @@ use activation::guarded::{GuardEffect, GuardInput, guarded_cause, held_back};
 use converge::ResourceId;
 use model::log::FactBody;
 
-use super::{LiveGuard, RunGuard, locked, undo};
+use super::{LiveGuard, RunGuard, locked};
 use crate::generations::boot_moment;
 use crate::render::chain;
 
@@ -54,7 +54,10 @@ impl RunGuard {
             GuardEffect::Refuse(refusal) => *refused = Some(refusal.to_string()),
             GuardEffect::TakeForEnded => return Some(GuardInput::RunCutOff),
             GuardEffect::RestartAgent => {
-                undo::reload_units(&self.kinds);
+                if let Err(error) = self.files.watchdog().take_up_agent() {
+                    let reason = format!("systemd does not start the agent as it is now: {}", chain(&error));
+                    return Some(GuardInput::NotStartedAnew(reason));
+                }
                 if let Some(daemon) = self.daemon.get() {
                     daemon.restart();
                 }
@@ -63,7 +66,6 @@ impl RunGuard {
                 tracing::info!(number, "a guarded change waits for a contact");
                 guard.asked = false;
             }
-            GuardEffect::LeaveTry => tracing::info!("no contact yet: the agent starts anew first"),
             GuardEffect::Undo { again } => {
                 return Some(GuardInput::Undone(self.undo_all(guard, again)));
             }

@@ -24,14 +24,14 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use activation::guarded::{
     ContactAnswer, ContactHistory, FoundChanges, FoundGuardRecord, GuardInput, GuardedActivation,
     HeldBackChange,
 };
-use activation::{ActivationProcess, BootTime, GenerationId, SwitchEnd};
+use activation::{ActivationProcess, ActivationRecord, BootTime, GenerationId, SwitchEnd};
 use converge::{Desired, ResourceId, RunScope};
 use model::policy::GuardPolicy;
 use model::{Digest, RunReport};
@@ -52,16 +52,21 @@ const MODE: u32 = 0o600;
 
 /// What the daemon does for a guard.
 pub(crate) trait GuardDaemon: Send + Sync {
-    /// Reaches the control plane over a new connection, then calls [`RunGuard::confirm_tried`].
-    fn try_contact(&self, guard: Arc<RunGuard>);
+    /// Reaches the control plane over a new connection for this guard, then calls [`RunGuard::confirm_tried`].
+    fn try_contact(&self, guard: Arc<RunGuard>, number: GuardNumber);
     /// Ends the agent once nothing runs, so that its supervisor starts it anew.
     fn restart(&self);
     /// A guard went up, or came down.
     fn guard_changed(&self);
 }
 
+/// Which guard of a process: the answer to a try of an earlier one confirms no later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardNumber(u64);
+
 /// A guard that is up.
 struct LiveGuard {
+    number: GuardNumber,
     guard: GuardedActivation,
     changes: GuardedChanges,
     /// The try that is due was begun.
@@ -73,8 +78,8 @@ struct LiveGuard {
 }
 
 impl LiveGuard {
-    fn new(guard: GuardedActivation, changes: GuardedChanges) -> LiveGuard {
-        LiveGuard { guard, changes, asked: false, left: None, put_back: None }
+    fn new(number: GuardNumber, guard: GuardedActivation, changes: GuardedChanges) -> LiveGuard {
+        LiveGuard { number, guard, changes, asked: false, left: None, put_back: None }
     }
 }
 
@@ -85,8 +90,18 @@ struct Withheld {
     resources: BTreeSet<ResourceId>,
 }
 
+/// What a run is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunPurpose {
+    /// The desired state.
+    Converges,
+    /// The way back from a release, which nothing undoes: what this host undid before is not made again by it.
+    Returns,
+}
+
 /// The run that is guarded.
 pub struct GuardedRun {
+    pub(crate) purpose: RunPurpose,
     pub(crate) guard: Arc<RunGuard>,
     pub(crate) desired: Desired,
     pub(crate) root: Digest,
@@ -103,6 +118,8 @@ pub struct RunGuard {
     kinds: Arc<Kinds>,
     contacts: Mutex<ContactHistory>,
     live: Mutex<Option<LiveGuard>>,
+    /// How many guards there were.
+    guards: AtomicU64,
     /// The same as that there is one, for those who must not wait.
     up: AtomicBool,
     withheld: Mutex<Withheld>,
@@ -126,6 +143,7 @@ impl RunGuard {
             kinds,
             contacts: Mutex::new(ContactHistory::found(reached)),
             live: Mutex::default(),
+            guards: AtomicU64::new(0),
             up: AtomicBool::new(false),
             withheld: Mutex::default(),
             turn: Mutex::default(),
@@ -179,13 +197,17 @@ impl RunGuard {
             seq: changes.seq,
             agent: changes.touches_agent(),
         });
+        let is_damaged = record == FoundGuardRecord::Damaged;
         let Some((guard, effects)) = GuardedActivation::resume(record, found, process, &now) else {
             self.forget_changes();
+            if is_damaged && let Err(error) = self.files.persist(&ActivationRecord::default()) {
+                tracing::warn!(error = %chain(&error), "the record of guarded runs stays damaged");
+            }
             return Ok(false);
         };
         let changes = changes.unwrap_or_else(|| GuardedChanges::none(guard.target()));
         let mut live = self.live();
-        let guard = live.insert(LiveGuard::new(guard, changes));
+        let guard = live.insert(LiveGuard::new(self.next_number(), guard, changes));
         self.carry_out_all(guard, effects);
         let goes_on = !self.end_when_over(&mut live);
         self.up.store(goes_on, Ordering::Relaxed);
@@ -198,6 +220,9 @@ impl RunGuard {
 
     /// The run ended, in its turn: a contact is to follow. A unit or a command of it that failed says that it is wrong.
     pub(crate) fn run_ended(&self, run: &GuardedRun, report: &RunReport) {
+        if run.purpose == RunPurpose::Returns {
+            return;
+        }
         let mut live = self.live();
         let Some(guard) = live.as_mut() else { return };
         let touched = |id: &ResourceId| guard.changes.changes.iter().any(|change| change.resource == *id);
@@ -209,10 +234,19 @@ impl RunGuard {
         self.end_when_over(&mut live);
     }
 
-    /// A try to reach the control plane ended.
-    pub fn confirm_tried(&self, outcome: Result<(), String>) {
+    fn next_number(&self) -> GuardNumber {
+        GuardNumber(self.guards.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The guard that is up.
+    pub fn number(&self) -> Option<GuardNumber> {
+        self.live().as_ref().map(|guard| guard.number)
+    }
+
+    /// A try to reach the control plane ended, which was made for this guard.
+    pub fn confirm_tried(&self, number: GuardNumber, outcome: Result<(), String>) {
         let mut live = self.live();
-        let Some(guard) = live.as_mut() else { return };
+        let Some(guard) = live.as_mut().filter(|guard| guard.number == number) else { return };
         self.give(guard, GuardInput::ContactTried(outcome));
         self.end_when_over(&mut live);
     }

@@ -90,7 +90,7 @@ impl RunGuard {
 }
 
 /// Has systemd read unit files again; where there is none, there is nothing to read.
-pub(super) fn reload_units(kinds: &Kinds) {
+fn reload_units(kinds: &Kinds) {
     let reload = CommandLine::Argv(["systemctl", "daemon-reload"].map(str::to_owned).to_vec());
     if let Err(error) = kinds.verify(&reload, AFTER_TIMEOUT) {
         tracing::debug!(%error, "unit files are not read again");

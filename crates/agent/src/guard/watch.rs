@@ -58,12 +58,13 @@ impl RunGuard {
     /// Begins the try that is due, where one is.
     fn contact_if_due(self: &Arc<RunGuard>) {
         let mut live = self.live();
-        let is_due = live
-            .as_mut()
-            .is_some_and(|guard| guard.guard.is_trying() && !std::mem::replace(&mut guard.asked, true));
+        let due = live.as_mut().filter(|guard| guard.guard.is_trying() && !guard.asked).map(|guard| {
+            guard.asked = true;
+            guard.number
+        });
         drop(live);
-        if let (true, Some(daemon)) = (is_due, self.daemon.get()) {
-            daemon.try_contact(self.clone());
+        if let (Some(number), Some(daemon)) = (due, self.daemon.get()) {
+            daemon.try_contact(self.clone(), number);
         }
     }
 }

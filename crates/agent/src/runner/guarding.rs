@@ -10,7 +10,7 @@ use converge::{BoundResource, LedgerEntry, Prior, ResourceId, RunMode, TakeBack,
 
 use super::job_worker::{JobWorker, spec};
 use super::{BoundRelease, Runner};
-use crate::guard::{GuardedChange, GuardedRun, RunGuard};
+use crate::guard::{GuardedChange, GuardedRun, RunGuard, RunPurpose};
 
 impl Runner {
     /// Guards its runs.
@@ -25,20 +25,23 @@ impl Runner {
         self.guard.as_ref()
     }
 
-    /// The guard of a run that changes the host; a return is guarded by what it returns from.
+    /// The guard of a run that changes the host.
     pub(super) fn guard_of(
         &self,
         bound: &BoundRelease,
         mode: RunMode,
         taken_back: TakeBack,
     ) -> Option<GuardedRun> {
-        let guard =
-            self.guard.clone().filter(|_| mode == RunMode::Apply && taken_back == TakeBack::Nothing)?;
+        let guard = self.guard.clone().filter(|_| mode == RunMode::Apply)?;
+        let purpose = match taken_back {
+            TakeBack::Nothing => RunPurpose::Converges,
+            _ => RunPurpose::Returns,
+        };
         let BoundRelease { adoption, desired } = bound;
         let (desired, root, seq) = (desired.clone(), adoption.root, adoption.seq);
         // Settings that cannot be read are fetched again; until then the defaults count.
         let policy = self.durable().policy(adoption).map(|policy| policy.guard).unwrap_or_default();
-        Some(GuardedRun { guard, desired, root, seq, policy })
+        Some(GuardedRun { purpose, guard, desired, root, seq, policy })
     }
 }
 
@@ -60,6 +63,10 @@ impl JobWorker {
         if reach.is_none() && cause == GuardedCause::Own {
             return Ok(());
         }
+        // Nothing undoes a return: nothing is kept for that, for which there may be no room.
+        if run.purpose == RunPurpose::Returns {
+            return run.guard.before_return(run);
+        }
         match resource.holds_secret {
             true => self.kinds.keep_prior_sealed(spec(resource)?, checked)?,
             false => self.kinds.keep_prior(spec(resource)?, checked)?,
@@ -77,6 +84,9 @@ impl JobWorker {
     pub(super) fn guard_removal(&self, id: &ResourceId, entry: &LedgerEntry) -> Result<(), String> {
         let Some(run) = &self.guarded else { return Ok(()) };
         let Some(reach) = guarded::reach_of_entry(entry) else { return Ok(()) };
+        if run.purpose == RunPurpose::Returns {
+            return Ok(());
+        }
         let (prior, kept) = match entry.sensitive {
             true => self.kinds.keep_path_sealed(&entry.path)?,
             false => self.kinds.keep_path(&entry.path)?,

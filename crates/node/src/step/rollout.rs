@@ -267,6 +267,8 @@ impl Node {
             return self.drop_waiting();
         }
         match taken {
+            // A contact is to follow a guarded change first (CNV-11), within its window; the control plane says it again.
+            true if self.awaits_contact => {}
             true => self.begin(dispatch, now, effects),
             // An agent that starts anew has forgotten what it said.
             false if self.rollout.acknowledged(&dispatch.rollout).is_none() => {

@@ -368,7 +368,11 @@ impl RealHost {
                     }
                     _ => {
                         (self.runs, self.switched) = (Some(target.id), self.now);
-                        if self.is_armed && rng.below(8) == 0 { SwitchEnd::NeedsNewAgent } else { SwitchEnd::Done }
+                        if self.is_armed && rng.below(8) == 0 {
+                            SwitchEnd::NeedsNewAgent
+                        } else {
+                            SwitchEnd::Done
+                        }
                     }
                 };
                 self.give(ActivationInput::Switched { target: target.id, end }, rng);

@@ -49,7 +49,8 @@ impl Node {
             }
             return true;
         }
-        let is_free = self.running.is_none() && matches!(self.change, ReleaseChange::None);
+        let is_free =
+            self.running.is_none() && !self.awaits_contact && matches!(self.change, ReleaseChange::None);
         match self.rollout.switch.take() {
             Some(SwitchStage::Due(adoption)) if is_free => {
                 effects.push(NodeEffect::Adopt(adoption.clone()));
@@ -97,6 +98,10 @@ impl Node {
 
     pub(in crate::step) fn on_try_confirm(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if matches!(self.talk, ContactState::Waiting) {
+            // The try before was dialled after the switch too: its answer counts.
+            if self.rollout.try_to_confirm == Some(ConfirmTry::Asked) {
+                return;
+            }
             effects.push(NodeEffect::HurryCheckIn);
         }
         self.rollout.try_to_confirm = Some(ConfirmTry::Wanted);
