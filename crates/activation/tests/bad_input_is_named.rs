@@ -259,15 +259,17 @@ fn a_generation_that_was_measured_leaves_less_room_for_others() {
     let measured = |number: u8, bytes| ActivationInput::Measured { generation: id(number), bytes };
     assert_eq!(host.handle(measured(3, 100), at(500)), [], "nothing new");
     assert_eq!(forgotten(&host.handle(measured(3, 300), at(500))), []);
-    assert_eq!((kept(&host), host.record().confirmed.bytes), (vec![100, 100, 300], 300));
+    assert_eq!((kept(&host), host.record().confirmed.bytes), (vec![100, 100, 300], 100));
     assert_eq!(forgotten(&host.handle(measured(3, 350), at(501))), [id(1)]);
     assert_eq!(kept(&host), [100, 350]);
     // What is confirmed stays, whatever it takes; of a generation that is not kept nothing is known.
     assert_eq!(forgotten(&host.handle(measured(3, 9000), at(502))), [id(2)]);
     assert_eq!(host.handle(measured(1, 7), at(503)), []);
     assert_eq!(kept(&host), [9000]);
-    let refused = refusal(host.handle(activate(4, ActivationTerms::default()), at(504)));
-    assert_eq!(refused, ActivationRefusal::TooLarge { bytes: 9100 });
+    // And it keeps no later release out.
+    host.handle(activate(4, ActivationTerms::default()), at(504));
+    let under_way = &host.record().under_way;
+    assert!(matches!(under_way, ActivationStage::Armed(trial) if trial.target.id == id(4)), "{under_way:?}");
 }
 
 #[test]

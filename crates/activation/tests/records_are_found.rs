@@ -6,8 +6,8 @@
 mod simulated;
 
 use activation::{
-    ActivationRecord, ActivationStage, BootMoment, BootTime, EndedReturn, Generation, GenerationReturn,
-    ReturnCause, WatchdogDecision,
+    ActivationRecord, ActivationStage, ActivationTerms, BootMoment, BootTime, EndedReturn, Generation,
+    GenerationReturn, Probation, ProbeTopology, ReturnCause, WatchdogDecision,
 };
 use simulated::{boot_id, generation};
 
@@ -39,6 +39,24 @@ fn a_release_that_was_adopted_without_a_trial_is_confirmed() {
     assert_eq!(found.returned, None, "the return was from before it");
     let same = ActivationRecord::found(Some(settled_on(1)), generation(1), &[generation(0)], &now());
     assert_eq!(same, settled_on(1));
+}
+
+/// A release was adopted at once over one on probation, and the process ended before that was written down.
+#[test]
+fn what_is_held_ends_a_probation_that_knows_nothing_of_it() {
+    let on_probation = |previous: u8| {
+        let (terms, probes) = (ActivationTerms::default(), ProbeTopology::default());
+        let probation = Probation { previous: generation(previous), deaths: 0, terms, probes };
+        ActivationRecord { under_way: ActivationStage::Probation(probation), ..settled_on(2) }
+    };
+    let found = ActivationRecord::found(Some(on_probation(1)), generation(3), &[], &now());
+    assert_eq!((found.confirmed, found.under_way), (generation(3), ActivationStage::Settled));
+    assert_eq!((found.kept.last(), found.returned), (Some(&generation(3)), None));
+    // The host holds what is on probation, or goes back from it.
+    for held in [2, 1] {
+        let found = ActivationRecord::found(Some(on_probation(1)), generation(held), &[], &now());
+        assert_eq!(found, on_probation(1), "{held}");
+    }
 }
 
 #[test]

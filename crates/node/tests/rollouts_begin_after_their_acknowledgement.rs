@@ -131,6 +131,19 @@ fn proceeds(bench: &mut Bench, release: &Release, taken: Option<u64>) -> Vec<Nod
     bench.exchange(answer)
 }
 
+/// CNV-11: the changes of a guarded run would be undone in the middle of the trial.
+#[test]
+fn none_begins_while_a_contact_is_to_follow_a_guarded_change() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    bench.give(NodeInput::AwaitsContact(true));
+    assert_eq!(begun(&proceeds(&mut bench, &next, Some(7))), None);
+    bench.give(NodeInput::AwaitsContact(false));
+    assert!(begun(&proceeds(&mut bench, &next, Some(7))).is_some(), "the control plane says it again");
+}
+
 #[test]
 fn it_begins_once_the_acknowledgement_was_taken() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
@@ -437,6 +450,9 @@ fn an_answer_of_before_confirms_nothing() {
     let effects = bench.give(NodeInput::TryConfirm);
     assert!(!effects.contains(&NodeEffect::HurryCheckIn), "none is under way: {effects:?}");
     bench.check_in();
+    // The turn of the next try comes: the one that is asked was dialled after the switch too, and goes on.
+    let effects = bench.give(NodeInput::TryConfirm);
+    assert!(!effects.contains(&NodeEffect::HurryCheckIn), "its answer counts: {effects:?}");
     assert_eq!(tried(&bench.give(NodeInput::Unreachable("cut".to_owned()))), Some(Err("cut".to_owned())));
 }
 
