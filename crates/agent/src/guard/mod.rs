@@ -92,7 +92,7 @@ struct Withheld {
 
 /// What a run is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RunPurpose {
+pub(crate) enum GuardedPurpose {
     /// The desired state.
     Converges,
     /// The way back from a release, which nothing undoes: what this host undid before is not made again by it.
@@ -101,7 +101,7 @@ pub(crate) enum RunPurpose {
 
 /// The run that is guarded.
 pub struct GuardedRun {
-    pub(crate) purpose: RunPurpose,
+    pub(crate) purpose: GuardedPurpose,
     pub(crate) guard: Arc<RunGuard>,
     pub(crate) desired: Desired,
     pub(crate) root: Digest,
@@ -220,7 +220,7 @@ impl RunGuard {
 
     /// The run ended, in its turn: a contact is to follow. A unit or a command of it that failed says that it is wrong.
     pub(crate) fn run_ended(&self, run: &GuardedRun, report: &RunReport) {
-        if run.purpose == RunPurpose::Returns {
+        if run.purpose == GuardedPurpose::Returns {
             return;
         }
         let mut live = self.live();

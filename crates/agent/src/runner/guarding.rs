@@ -10,7 +10,7 @@ use converge::{BoundResource, LedgerEntry, Prior, ResourceId, RunMode, TakeBack,
 
 use super::job_worker::{JobWorker, spec};
 use super::{BoundRelease, Runner};
-use crate::guard::{GuardedChange, GuardedRun, RunGuard, RunPurpose};
+use crate::guard::{GuardedChange, GuardedRun, RunGuard, GuardedPurpose};
 
 impl Runner {
     /// Guards its runs.
@@ -34,8 +34,8 @@ impl Runner {
     ) -> Option<GuardedRun> {
         let guard = self.guard.clone().filter(|_| mode == RunMode::Apply)?;
         let purpose = match taken_back {
-            TakeBack::Nothing => RunPurpose::Converges,
-            _ => RunPurpose::Returns,
+            TakeBack::Nothing => GuardedPurpose::Converges,
+            _ => GuardedPurpose::Returns,
         };
         let BoundRelease { adoption, desired } = bound;
         let (desired, root, seq) = (desired.clone(), adoption.root, adoption.seq);
@@ -64,7 +64,7 @@ impl JobWorker {
             return Ok(());
         }
         // Nothing undoes a return: nothing is kept for that, for which there may be no room.
-        if run.purpose == RunPurpose::Returns {
+        if run.purpose == GuardedPurpose::Returns {
             return run.guard.before_return(run);
         }
         match resource.holds_secret {
@@ -84,7 +84,7 @@ impl JobWorker {
     pub(super) fn guard_removal(&self, id: &ResourceId, entry: &LedgerEntry) -> Result<(), String> {
         let Some(run) = &self.guarded else { return Ok(()) };
         let Some(reach) = guarded::reach_of_entry(entry) else { return Ok(()) };
-        if run.purpose == RunPurpose::Returns {
+        if run.purpose == GuardedPurpose::Returns {
             return Ok(());
         }
         let (prior, kept) = match entry.sensitive {
