@@ -10,7 +10,7 @@ use converge::{BoundResource, LedgerEntry, Prior, ResourceId, RunMode, TakeBack,
 
 use super::job_worker::{JobWorker, spec};
 use super::{BoundRelease, Runner};
-use crate::guard::{GuardedChange, GuardedRun, RunGuard, GuardedPurpose};
+use crate::guard::{GuardedChange, GuardedPurpose, GuardedRun, RunGuard};
 
 impl Runner {
     /// Guards its runs.

@@ -38,6 +38,16 @@ case $wanted in
 esac
 "#;
 
+/// A firmware that is at one version or the other.
+const FIRMWARE: &str = r#"
+printf '#!/bin/sh\ncase $1 in
+  version) cat /var/lib/firmware 2>/dev/null || echo 2.0 ;;
+  activate) echo "$2" > /var/lib/firmware ;;
+  revert) rm -f /var/lib/firmware ;;
+esac\n' > /usr/sbin/fwctl
+chmod 755 /usr/sbin/fwctl
+"#;
+
 /// A web server that has the example's archive, under the name and with the trust that its URL needs.
 const DOWNLOADS: &str = r#"
 apt-get install -y -q nginx-light >/dev/null
@@ -87,6 +97,14 @@ static PREPARED: &[Preparation] = &[
         folder: "mkdir files && chmod 755 tool-1.4/bin/tool && tar -czf files/tool-1.4.tar.gz tool-1.4 && rm -r tool-1.4",
         holds: "test \"$(/opt/tool/bin/tool)\" = tool && test ! -e /opt/tool/share/doc",
     },
+    Preparation {
+        kind: "image",
+        host: "",
+        files: &[("app-1.4/bin/app", "#!/bin/sh\necho app\n")],
+        folder: "mkdir files && chmod 755 app-1.4/bin/app && tar -czf files/app-1.4.tar.gz app-1.4 && rm -r app-1.4",
+        holds: "test \"$(/opt/app/bin/app)\" = app",
+    },
+    plain("switch", FIRMWARE, "test \"$(fwctl version)\" = 2.1"),
     plain("host", "", "getent hosts db-1 | grep -q 192.0.2.10"),
     plain("repository", "", "grep -q deb.example.com /etc/apt/sources.list.d/backports.sources"),
     plain(
@@ -140,6 +158,12 @@ struct ExampleFleet<'t> {
     host: &'t BootedHost,
 }
 
+/// Every type but that of systems of NixOS, which runs on no Debian
+/// (`crates/providers/tests/nixos_switches_to_a_path.rs`).
+fn types() -> impl Iterator<Item = &'static ResourceType> {
+    TYPES.iter().copied().filter(|kind| kind.name != "nixos")
+}
+
 /// What happens to examples that leave the set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
@@ -170,7 +194,7 @@ fn module_of(kind: &ResourceType) -> String {
 impl ExampleFleet<'_> {
     /// Publishes the examples.
     fn declare(&self, leaving: Leaving, observe: bool) {
-        for kind in TYPES {
+        for kind in types() {
             let on_remove = match leaving.of(kind) {
                 OnRemove::Keep => "keep",
                 OnRemove::Delete => "delete",
@@ -188,7 +212,7 @@ impl ExampleFleet<'_> {
             let shell = Command::new("sh").args(["-ec", made.folder]).current_dir(&folder).status();
             assert!(shell.unwrap().success(), "{}: {}", kind.name, made.folder);
         }
-        self.publish(TYPES.iter().map(|kind| module_of(kind)).collect());
+        self.publish(types().map(|kind| module_of(kind)).collect());
     }
 
     /// Publishes a fleet in which none of them is declared any more.
@@ -252,7 +276,7 @@ fn each(
     items: &BTreeMap<String, Value>,
     wanted: impl Fn(&ResourceType) -> &'static [&'static str],
 ) {
-    for kind in TYPES {
+    for kind in types() {
         let found = items.get(kind.name).map_or("ok", |item| item["action"].as_str().unwrap());
         let (wanted, item) = (wanted(kind), items.get(kind.name));
         assert!(wanted.contains(&found), "{step}: {} is {found}, not {wanted:?}: {item:#?}", kind.name);
@@ -265,7 +289,7 @@ fn the_example_of_every_type_runs() {
     testbed
         .publish_packages(&[TestPackage::new("bsdextrautils", "2.38").file("/usr/share/bsdextrautils", "x")]);
     let host = testbed.boot("examples-1");
-    let all: BTreeSet<&str> = TYPES.iter().map(|kind| preparation(kind).kind).collect();
+    let all: BTreeSet<&str> = types().map(|kind| preparation(kind).kind).collect();
     host.sh("apt-get update -q");
     for made in PREPARED {
         host.sh(made.host);
@@ -304,11 +328,8 @@ fn the_example_of_every_type_runs() {
     };
     examples.drop_all();
     each("taken back", &examples.ran(), left(Leaving::Restore));
-    let kept: BTreeSet<&str> = TYPES
-        .iter()
-        .filter(|kind| Leaving::Restore.of(kind) == OnRemove::Keep)
-        .map(|kind| kind.name)
-        .collect();
+    let kept: BTreeSet<&str> =
+        types().filter(|kind| Leaving::Restore.of(kind) == OnRemove::Keep).map(|kind| kind.name).collect();
     assert_eq!(examples.holding(), kept);
     // What types that never take anything back left; a home, which is removed where `remove_home` says so
     // alone; files that were made for a part that is gone, and the directory of a mount.
@@ -334,11 +355,8 @@ fn the_example_of_every_type_runs() {
     assert_eq!(examples.holding(), all);
     examples.drop_all();
     each("removed", &examples.ran(), left(Leaving::Delete));
-    let kept: BTreeSet<&str> = TYPES
-        .iter()
-        .filter(|kind| Leaving::Delete.of(kind) == OnRemove::Keep)
-        .map(|kind| kind.name)
-        .collect();
+    let kept: BTreeSet<&str> =
+        types().filter(|kind| Leaving::Delete.of(kind) == OnRemove::Keep).map(|kind| kind.name).collect();
     assert_eq!(examples.holding(), kept);
     assert_eq!(host.ok(["systemctl", "--failed", "--no-legend"]), "");
 }
