@@ -140,7 +140,7 @@ fn a_release_guards_while_it_may_be_returned_from() {
         terms: ActivationTerms::default(),
         probes: ProbeTopology::default(),
     };
-    let (terms, probes) = (trial.terms.clone(), trial.probes.clone());
+    let (terms, probes) = (trial.terms, trial.probes.clone());
     let probation = Probation { previous: change(2), deaths: 0, terms, probes };
     let back = GenerationReturn {
         from: change(1),

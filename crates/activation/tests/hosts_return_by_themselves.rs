@@ -6,7 +6,13 @@
 //! that cannot be synced, no bus, a cut network, halts, answers of another boot) in virtual time; then the faults end, with the network cut, and the
 //! host must come to rest. `ACTIVATION_SEED=n` replays one history and prints it, `ACTIVATION_SEEDS=n` sets how many
 //! there are.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods
+)]
 
 mod simulated;
 

@@ -212,7 +212,7 @@ impl ExampleFleet<'_> {
             let shell = Command::new("sh").args(["-ec", made.folder]).current_dir(&folder).status();
             assert!(shell.unwrap().success(), "{}: {}", kind.name, made.folder);
         }
-        self.publish(types().map(|kind| module_of(kind)).collect());
+        self.publish(types().map(module_of).collect());
     }
 
     /// Publishes a fleet in which none of them is declared any more.

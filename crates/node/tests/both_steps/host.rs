@@ -168,8 +168,7 @@ impl RealHost {
     }
 
     fn carry_out(&mut self, effects: Vec<ActivationEffect>, rng: &mut Rng) {
-        let mut effects = effects.into_iter();
-        while let Some(effect) = effects.next() {
+        for effect in effects {
             if self.process.is_none() {
                 return;
             }

@@ -228,7 +228,7 @@ mod tests {
         std::fs::write(&file, bytes).unwrap();
         // One archive at a time: each is looked at within as many turns as there are.
         let gone: Vec<StorePath> = (0..parts.len()).flat_map(|_| shelf.scrub(1).unwrap()).collect();
-        assert_eq!(gone, [below.0.path.clone()]);
+        assert_eq!(gone, std::slice::from_ref(&below.0.path));
         assert_eq!(shelf.nar(&below.0.nar_hash).unwrap(), None);
         assert_eq!(shelf.info(below.0.path.hash()).unwrap(), None);
         assert!(!shelf.has(top, &asked).unwrap(), "nobody is promised what is not here");
