@@ -7,7 +7,7 @@ use std::time::Duration;
 use activation::guarded::{
     ContactAnswer, ContactHistory, GUARDED_RETRY_WAITS, GuardAdmission, GuardEffect, GuardHold, GuardInput,
     GuardSituation, GuardedActivation, HeldUntil, MAX_GUARDED_TRIES, OFFLINE_WINDOW, ReleaseTrial,
-    admit_guarded, held_back,
+    admit_guarded, admit_in_return, held_back,
 };
 use activation::{
     ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootMoment, BootTime, ContactRule,
@@ -111,6 +111,13 @@ fn each_row_of_the_table() {
     assert_eq!(on_trial.admit(None), GuardAdmission::GuardedByTrial);
     let confirming = Row { trial: ReleaseTrial::Confirming, ..Row::new() };
     assert_eq!(confirming.admit(None), GuardAdmission::HeldBack(GuardHold::AwaitsContact));
+    let record = ActivationRecord { under_way: back, ..ActivationRecord::default() };
+    let left = Row { record, ..Row::new() };
+    assert_eq!(
+        left.admit(None),
+        GuardAdmission::HeldBack(GuardHold::NotResumed),
+        "its undo is not forgotten"
+    );
     assert_eq!(row.arms(), (ContactRule::Required, WINDOW));
     // A host that was offline before: what a contact followed once is kept, of the rest the channel decides.
     let offline = || Row { contacts: contacts(false, 900), ..Row::new() };
@@ -124,6 +131,18 @@ fn each_row_of_the_table() {
     // In contact it must follow all the same.
     assert_eq!(Row { record: kept, ..Row::new() }.arms().0, ContactRule::Required);
     assert_eq!(Row { offline: OfflineGuard::Confirm, ..Row::new() }.arms().0, ContactRule::Required);
+}
+
+/// Nothing would undo once more what a return makes.
+#[test]
+fn a_return_makes_nothing_that_was_undone() {
+    let record = ActivationRecord {
+        quarantine: undone(ReturnCause::NotConfirmed, 1, 950),
+        ..ActivationRecord::default()
+    };
+    assert_eq!(admit_in_return(&record, change(1).id), Err(GuardHold::UndoneBeforeReturn));
+    assert_eq!(admit_in_return(&record, change(2).id), Ok(()));
+    assert_eq!(admit_in_return(&ActivationRecord::default(), change(1).id), Ok(()));
 }
 
 /// A release guards what changes in its time only where a watchdog would take the host back from it.

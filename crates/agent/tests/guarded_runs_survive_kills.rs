@@ -3,51 +3,25 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::Path;
-use std::sync::Arc;
-
 use activation::ActivationProcess;
 use agent::generations::return_verb::{ReturnLook, look_at};
-use spool::{Disk, FaultAction, Faults, Point};
-use test_support::children::test_beside;
+use spool::Disk;
+use test_support::kills::{doomed, killed_in, step};
 
 use crate::guarded_runs_are_undone::{Host, RULES};
 
-const POINT: &str = "MUSTER_TEST_KILL_AT";
-const STEP: &str = "MUSTER_TEST_STEP";
-const DIR: &str = "MUSTER_TEST_DIR";
 /// Far more than a guarded run or its return has.
 const MOST_POINTS: u64 = 1000;
-
-struct KillAt(u64);
-
-impl Faults for KillAt {
-    fn before(&self, point: Point<'_>) -> FaultAction {
-        if point.number == self.0 { FaultAction::Abort } else { FaultAction::Go }
-    }
-}
 
 /// What the parents start this test binary for; a plain test run finds nothing to do.
 #[test]
 fn child() {
-    let Ok(point) = std::env::var(POINT) else { return };
-    let disk = Disk::with_faults(Arc::new(KillAt(point.parse().unwrap())));
-    let host = Host::at(Path::new(&std::env::var_os(DIR).unwrap()));
-    match std::env::var(STEP).as_deref() {
-        Ok("run") => host.run_and_confirm(&disk),
+    let Some((disk, dir)) = doomed() else { return };
+    let host = Host::at(&dir);
+    match step().as_str() {
+        "run" => host.run_and_confirm(&disk),
         _ => drop(look_at(&host.options(), &host.files(&disk)).unwrap()),
     }
-}
-
-/// Does a step in a process of its own; true when it was killed.
-fn killed(host: &Host, step: &str, point: u64) -> bool {
-    use std::os::unix::process::ExitStatusExt;
-    let mut child = test_beside("child");
-    let output = child.env(POINT, point.to_string()).env(STEP, step).env(DIR, &host.dir).output().unwrap();
-    let killed = output.status.signal().is_some();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(killed || output.status.success(), "{step} {point}: {:?}\n{text}", output.status);
-    killed
 }
 
 fn at_every_point(step: &str, prepare: impl Fn(&Host), check: impl Fn(&Host, &str, bool)) {
@@ -55,7 +29,7 @@ fn at_every_point(step: &str, prepare: impl Fn(&Host), check: impl Fn(&Host, &st
         let dir = tempfile::tempdir().unwrap();
         let host = Host::new(dir.path());
         prepare(&host);
-        let was_killed = killed(&host, step, point);
+        let was_killed = killed_in(&host.dir, step, point);
         check(&host, &format!("{step}, killed at point {point}"), was_killed);
         if !was_killed {
             assert!(point > 20, "only {point} points: the faults do not reach what they should");

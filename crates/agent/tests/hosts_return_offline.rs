@@ -5,7 +5,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use activation::{
@@ -26,13 +25,11 @@ use converge::{RunMode, RunScope};
 use model::Digest;
 use model::log::FactBody;
 use node::Adoption;
-use spool::{Disk, FaultAction, Faults, PeekedFile, Point};
+use spool::{Disk, PeekedFile};
 use test_support::agent_state::{adopt, file, join, machine_options, module, release, resource};
-use test_support::children::test_beside;
+use test_support::kills::{doomed, killed_in, step};
+use test_support::tar::{member, tar};
 
-const POINT: &str = "MUSTER_TEST_KILL_AT";
-const STEP: &str = "MUSTER_TEST_STEP";
-const DIR: &str = "MUSTER_TEST_DIR";
 /// Far more than a trial or a return has.
 const MOST_POINTS: u64 = 1000;
 const PROGRAM: &str = "#!/bin/sh\nexit 0\n";
@@ -66,7 +63,7 @@ impl TriedHost {
     }
 
     fn keep_archive(&self, version: &str) {
-        let bytes = tar(version);
+        let bytes = archive(version);
         let durable = StateDir::create(&self.state()).unwrap().open().unwrap();
         durable.keep(&bytes, Digest::of(&bytes)).unwrap();
     }
@@ -123,7 +120,7 @@ impl TriedHost {
         let machine = Machine::open_at(&self.options(), &StateDir::at(&self.state(), disk.clone())).unwrap();
         let durable = &machine.durable;
         let (adoption, contents) = release(2, two(), None);
-        for bytes in contents.into_iter().chain([tar("two")]) {
+        for bytes in contents.into_iter().chain([archive("two")]) {
             durable.keep(&bytes, Digest::of(&bytes)).unwrap();
         }
         let target = files.keep(durable, &adoption).unwrap();
@@ -186,26 +183,14 @@ fn kept(path: &str, content: &str) -> catalog::module::DeclaredResource {
 }
 
 /// An archive with one file.
-fn tar(version: &str) -> Vec<u8> {
-    let mut header = vec![0u8; 512];
-    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, "bin/app");
-    put(100, "0000755");
-    put(124, &format!("{:011o}", version.len()));
-    put(148, "        ");
-    put(257, "ustar\x0000");
-    header[156] = b'0';
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    header.extend(version.as_bytes());
-    header.resize(2048, 0);
-    header
+fn archive(version: &str) -> Vec<u8> {
+    tar(&[member("bin/app", b'0', "", 0o755, version.as_bytes())])
 }
 
 /// A module with what is switched as a whole, at a version.
 fn app(version: &str) -> Module {
     let mut app = module("app");
-    let bytes = tar(version);
+    let bytes = archive(version);
     let archive = FileRef { digest: Digest::of(&bytes), size: bytes.len() as u64, executable: false };
     app.files.insert("files/app.tar".to_owned(), archive);
     app.blobs.insert(archive.digest);
@@ -396,7 +381,7 @@ fn an_agent_that_lives_ends_its_watch_itself() {
     let files = host.files(&Disk::new());
     let machine = host.machine();
     let (adoption, contents) = release(2, two(), None);
-    for bytes in contents.into_iter().chain([tar("two")]) {
+    for bytes in contents.into_iter().chain([archive("two")]) {
         machine.durable.keep(&bytes, Digest::of(&bytes)).unwrap();
     }
     let target = files.keep(&machine.durable, &adoption).unwrap();
@@ -463,7 +448,7 @@ fn a_trial_that_is_not_guarded_does_not_begin() {
         let files = host.files(&Disk::new());
         let machine = host.machine();
         let (adoption, contents) = release(2, two(), None);
-        for bytes in contents.into_iter().chain([tar("two")]) {
+        for bytes in contents.into_iter().chain([archive("two")]) {
             machine.durable.keep(&bytes, Digest::of(&bytes)).unwrap();
         }
         let target = files.keep(&machine.durable, &adoption).unwrap();
@@ -481,35 +466,15 @@ fn a_trial_that_is_not_guarded_does_not_begin() {
     assert!(begin().contains("cannot write the watchdog's units"), "{}", begin());
 }
 
-struct KillAt(u64);
-
-impl Faults for KillAt {
-    fn before(&self, point: Point<'_>) -> FaultAction {
-        if point.number == self.0 { FaultAction::Abort } else { FaultAction::Go }
-    }
-}
-
 /// What the parents start this test binary for; a plain test run finds nothing to do.
 #[test]
 fn child() {
-    let Ok(point) = std::env::var(POINT) else { return };
-    let disk = Disk::with_faults(Arc::new(KillAt(point.parse().unwrap())));
-    let host = TriedHost::at(Path::new(&std::env::var_os(DIR).unwrap()));
-    match std::env::var(STEP).as_deref() {
-        Ok("try") => host.try_two(&disk),
+    let Some((disk, dir)) = doomed() else { return };
+    let host = TriedHost::at(&dir);
+    match step().as_str() {
+        "try" => host.try_two(&disk),
         _ => drop(look_at(&host.options(), &host.files(&disk)).unwrap()),
     }
-}
-
-/// Does a step in a process of its own; true when it was killed.
-fn killed(host: &TriedHost, step: &str, point: u64) -> bool {
-    use std::os::unix::process::ExitStatusExt;
-    let mut child = test_beside("child");
-    let output = child.env(POINT, point.to_string()).env(STEP, step).env(DIR, &host.dir).output().unwrap();
-    let killed = output.status.signal().is_some();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(killed || output.status.success(), "{step} {point}: {:?}\n{text}", output.status);
-    killed
 }
 
 fn at_every_point(step: &str, prepare: impl Fn(&TriedHost)) {
@@ -518,7 +483,7 @@ fn at_every_point(step: &str, prepare: impl Fn(&TriedHost)) {
         let dir = tempfile::tempdir().unwrap();
         let host = TriedHost::confirmed(dir.path());
         prepare(&host);
-        let was_killed = killed(&host, step, point);
+        let was_killed = killed_in(&host.dir, step, point);
         killed_at += u64::from(was_killed);
         let when = format!("{step}, killed at point {point}");
         // The host boots, and what comes before the agent looks; once more after that.

@@ -6,46 +6,28 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use model::PathState;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use agent::machine::Machine;
 use agent::state::StateDir;
 use agent::verbs::run_once;
 use converge::{Prior, RunMode, RunScope};
 use model::log::FactBody;
-use spool::{Disk, FaultAction, Faults, Point};
 use test_support::agent_state::{adopt, file, handler, join, machine_options, module, verify};
-use test_support::children::test_beside;
+use test_support::kills::{doomed, killed};
 
-const POINT: &str = "MUSTER_TEST_KILL_AT";
-const STATE: &str = "MUSTER_TEST_STATE";
-const ROOT: &str = "MUSTER_TEST_ROOT";
 /// Far more than one apply has; reaching it means that the loop below does not end.
 const MOST_POINTS: u64 = 500;
-
-struct KillAt(u64);
-
-impl Faults for KillAt {
-    fn before(&self, point: Point<'_>) -> FaultAction {
-        if point.number == self.0 { FaultAction::Abort } else { FaultAction::Go }
-    }
-}
 
 /// What the parent starts this test binary for; a plain test run finds nothing to do.
 #[test]
 fn child() {
-    let Ok(point) = std::env::var(POINT) else { return };
-    let (state, root) = (path_of(STATE), path_of(ROOT));
-    let disk = Disk::with_faults(Arc::new(KillAt(point.parse().unwrap())));
+    let Some((disk, dir)) = doomed() else { return };
+    let (state, root) = (dir.join("state"), dir.join("root"));
     let machine =
         Machine::open_at(&machine_options(&state, &root, true), &StateDir::at(&state, disk)).unwrap();
     let report = run_once(&machine, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!(report.counts.failed, 0, "{report:#?}");
-}
-
-fn path_of(name: &str) -> PathBuf {
-    PathBuf::from(std::env::var_os(name).unwrap())
 }
 
 fn prepare(state: &Path, root: &Path) {
@@ -63,21 +45,6 @@ fn prepare(state: &Path, root: &Path) {
     adopt(state, 1, vec![app]);
 }
 
-/// Runs the apply in a process of its own; true when it was killed.
-fn killed(state: &Path, root: &Path, point: u64) -> bool {
-    use std::os::unix::process::ExitStatusExt;
-    let output = test_beside("child")
-        .env(POINT, point.to_string())
-        .env(STATE, state)
-        .env(ROOT, root)
-        .output()
-        .unwrap();
-    let killed = output.status.signal().is_some();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(killed || output.status.success(), "point {point}: {:?}\n{text}", output.status);
-    killed
-}
-
 #[test]
 fn nothing_owed_is_forgotten() {
     let mut killed_at = 0;
@@ -85,7 +52,7 @@ fn nothing_owed_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
         let (state, root) = (dir.path().join("state"), dir.path().join("root"));
         prepare(&state, &root);
-        let was_killed = killed(&state, &root, point);
+        let was_killed = killed(dir.path(), point);
         killed_at += u64::from(was_killed);
         settle_and_check(&state, &root, point);
         if !was_killed {

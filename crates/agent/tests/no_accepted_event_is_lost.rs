@@ -13,7 +13,8 @@ use model::replication::Mode;
 use model::{Digest, ObjectKey};
 use spool::Disk;
 use sync::Side;
-use test_support::agent_links::{Node, block_on, doomed, item, killed, manifest, open, policy};
+use test_support::agent_links::{Node, block_on, item, manifest, open, policy};
+use test_support::kills::{doomed, killed};
 use test_support::memory::MemoryLinkHandler;
 use test_support::wait::eventually;
 

@@ -28,36 +28,10 @@ use flate2::write::GzEncoder;
 use lang::Value;
 use model::{Digest, Timestamp};
 use serde_json::json;
-
-/// One member of a tar file, as ustar has it.
-fn member(name: &str, kind: u8, link: &str, mode: u32, content: &[u8]) -> Vec<u8> {
-    let mut header = vec![0u8; 512];
-    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, name);
-    put(100, &format!("{mode:07o}"));
-    put(108, "0001750");
-    put(116, "0001750");
-    put(124, &format!("{:011o}", content.len()));
-    put(136, "00000000000");
-    put(148, "        ");
-    put(157, link);
-    put(257, "ustar\x0000");
-    header[156] = kind;
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    header.extend(content);
-    header.resize(header.len().next_multiple_of(512), 0);
-    header
-}
+use test_support::tar::{member, tar};
 
 fn file(name: &str, content: &str) -> Vec<u8> {
     member(name, b'0', "", 0o644, content.as_bytes())
-}
-
-fn tar(members: &[Vec<u8>]) -> Vec<u8> {
-    let mut all = members.concat();
-    all.extend([0; 1024]);
-    all
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -20,28 +20,10 @@ use lang::Value;
 use model::Digest;
 use providers::Blobs;
 use serde_json::json;
+use test_support::tar::{member, tar};
 
-fn member(name: &str, kind: u8, link: &str, content: &[u8]) -> Vec<u8> {
-    let mut header = vec![0u8; 512];
-    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, name);
-    put(100, "0000644");
-    put(124, &format!("{:011o}", content.len()));
-    put(148, "        ");
-    put(157, link);
-    put(257, "ustar\x0000");
-    header[156] = kind;
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    header.extend(content);
-    header.resize(header.len().next_multiple_of(512), 0);
-    header
-}
-
-fn tar(version: &str) -> Vec<u8> {
-    let mut all = [member("bin/", b'5', "", b""), member("bin/app", b'0', "", version.as_bytes())].concat();
-    all.extend([0; 1024]);
-    all
+fn app(version: &str) -> Vec<u8> {
+    tar(&[member("bin/", b'5', "", 0o644, b""), member("bin/app", b'0', "", 0o644, version.as_bytes())])
 }
 
 fn image_of(lab: &Lab, bytes: &[u8], keep: i64) -> Spec {
@@ -53,7 +35,7 @@ fn image_of(lab: &Lab, bytes: &[u8], keep: i64) -> Spec {
 }
 
 fn image(lab: &Lab, version: &str) -> Spec {
-    image_of(lab, &tar(version), 2)
+    image_of(lab, &app(version), 2)
 }
 
 fn opt() -> Lab {
@@ -76,7 +58,7 @@ fn an_image_is_switched_and_back_without_its_archive() {
     lab.apply(&two).unwrap();
     assert_eq!((lab.read("/opt/app/bin/app").as_str(), trees(&lab)), ("two", 2));
     // Offline, and with the archive lost.
-    lab.blobs.forget(Digest::of(&tar("one")));
+    lab.blobs.forget(Digest::of(&app("one")));
     lab.apply(&one).unwrap();
     assert_eq!(lab.read("/opt/app/bin/app"), "one");
     // Two are kept: the one in use and the one before.
@@ -92,7 +74,7 @@ fn what_is_remembered_keeps_its_form() {
     let lab = opt();
     lab.apply(&image(&lab, "one")).unwrap();
     lab.apply(&image(&lab, "two")).unwrap();
-    let names = ["one", "two"].map(|version| Digest::of(&tar(version)));
+    let names = ["one", "two"].map(|version| Digest::of(&app(version)));
     let order = lab.blobs.unpacked("/opt/.app.generations").unwrap().unwrap();
     assert_eq!(json!(order), json!({names[0].to_string(): "1", names[1].to_string(): "2"}));
     let tree = lab.blobs.unpacked(&format!("/opt/.app.generations/{}", names[1])).unwrap().unwrap();
@@ -107,18 +89,18 @@ fn what_cannot_be_unpacked_switches_nothing_and_leaves_nothing() {
     let lab = opt();
     lab.apply(&image(&lab, "one")).unwrap();
     let hostile = [
-        member("../../etc/passwd", b'0', "", b"x"),
-        member("/etc/passwd", b'0', "", b"x"),
-        member("out", b'2', "../../../etc", b""),
-        member("device", b'3', "", b""),
+        member("../../etc/passwd", b'0', "", 0o644, b"x"),
+        member("/etc/passwd", b'0', "", 0o644, b"x"),
+        member("out", b'2', "../../../etc", 0o644, b""),
+        member("device", b'3', "", 0o644, b""),
     ];
     for hostile in hostile {
-        let mut bytes = [member("bin/app", b'0', "", b"bad"), hostile].concat();
+        let mut bytes = [member("bin/app", b'0', "", 0o644, b"bad"), hostile].concat();
         bytes.extend([0; 1024]);
         lab.apply(&image_of(&lab, &bytes, 2)).unwrap_err();
         assert_eq!((lab.read("/opt/app/bin/app").as_str(), trees(&lab)), ("one", 1));
     }
-    let mut cut = tar("two");
+    let mut cut = app("two");
     cut.truncate(1100);
     lab.apply(&image_of(&lab, &cut, 2)).unwrap_err();
     assert_eq!((lab.read("/opt/app/bin/app").as_str(), trees(&lab)), ("one", 1));

@@ -23,6 +23,7 @@ use model::{Digest, Fields};
 use providers::{Blobs, KeepBytesError, Kinds};
 use serde_json::json;
 use test_support::children::test_beside;
+use test_support::tar::{member, tar};
 
 const LONG: Duration = Duration::from_secs(60);
 const POINT: &str = "MUSTER_TEST_KILL_AT";
@@ -133,7 +134,7 @@ impl ImageHost {
     }
 
     fn image(&self, version: &str) -> Spec {
-        let bytes = tar(version);
+        let bytes = archive(version);
         let digest = Digest::of(&bytes);
         fs::write(self.dir.join("blobs").join(digest.to_string()), &bytes).unwrap();
         let file = FileRef { digest, size: bytes.len() as u64, executable: false };
@@ -188,7 +189,7 @@ impl ImageHost {
     /// Nothing of the archive is there any more, as offline where it came by URL.
     fn lose_archives(&self) {
         for version in ["one", "two"] {
-            let _ = fs::remove_file(self.dir.join("blobs").join(Digest::of(&tar(version)).to_string()));
+            let _ = fs::remove_file(self.dir.join("blobs").join(Digest::of(&archive(version)).to_string()));
         }
     }
 
@@ -212,29 +213,10 @@ fn content(name: &str, version: &str) -> String {
     format!("{name} of {version}\n").repeat(times / 10)
 }
 
-fn member(name: &str, kind: u8, content: &[u8]) -> Vec<u8> {
-    let mut header = vec![0u8; 512];
-    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, name);
-    put(100, "0000644");
-    put(124, &format!("{:011o}", content.len()));
-    put(148, "        ");
-    put(257, "ustar\x0000");
-    header[156] = kind;
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    header.extend(content);
-    header.resize(header.len().next_multiple_of(512), 0);
-    header
-}
-
-fn tar(version: &str) -> Vec<u8> {
-    let mut all = [member("bin/", b'5', b""), member("lib/", b'5', b"")].concat();
-    for name in FILES {
-        all.extend(member(name, b'0', content(name, version).as_bytes()));
-    }
-    all.extend([0; 1024]);
-    all
+fn archive(version: &str) -> Vec<u8> {
+    let mut members = vec![member("bin/", b'5', "", 0o644, b""), member("lib/", b'5', "", 0o644, b"")];
+    members.extend(FILES.iter().map(|name| member(name, b'0', "", 0o644, content(name, version).as_bytes())));
+    tar(&members)
 }
 
 /// What the parents start this test program for; a plain test run finds nothing to do.

@@ -1,7 +1,7 @@
 //! The node's end of links in one process with a control plane's end in memory, over channels;
 //! and the same in a child that ends itself at a point of its disk.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use model::replication::{Mode, SyncPolicy, TransportKind, TransportPolicy};
 use model::work::Delegation;
 use model::{FleetId, Kind, ObjectKey};
 use net::tls::ClientKey;
-use spool::{Disk, FaultAction, Faults, Point};
+use spool::Disk;
 use streams::task::{LinkCommand, LinkHandle, LinkTransport, commands, run_link};
 use streams::{FrameReader, FrameWriter, TransportError};
 use sync::link::LinkConfig;
@@ -37,39 +37,11 @@ use sync::{Frame, Role};
 use tokio::sync::{mpsc, watch};
 use trust::SigningKey;
 
-use crate::children::test_beside;
 use crate::scripted::{ScriptedControl, key};
 use crate::wait::eventually;
 
-pub const POINT: &str = "MUSTER_TEST_KILL_AT";
-pub const DIR: &str = "MUSTER_TEST_DIR";
 /// What fails is tried again so soon, and shown when it fails again.
 const RETRY: Duration = Duration::from_millis(50);
-
-struct KillAt(u64);
-
-impl Faults for KillAt {
-    fn before(&self, point: Point<'_>) -> FaultAction {
-        if point.number == self.0 { FaultAction::Abort } else { FaultAction::Go }
-    }
-}
-
-/// The disk of a child that ends at the point that its parent named; `None` in a parent.
-pub fn doomed() -> Option<(Disk, PathBuf)> {
-    let point = std::env::var(POINT).ok()?.parse().unwrap();
-    let dir = PathBuf::from(std::env::var_os(DIR).unwrap());
-    Some((Disk::with_faults(Arc::new(KillAt(point))), dir))
-}
-
-/// Runs the test `child` of this file in a process of its own; true when it was killed.
-pub fn killed(dir: &Path, point: u64) -> bool {
-    use std::os::unix::process::ExitStatusExt;
-    let output = test_beside("child").env(POINT, point.to_string()).env(DIR, dir).output().unwrap();
-    let killed = output.status.signal().is_some();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(killed || output.status.success(), "point {point}: {:?}\n{text}", output.status);
-    killed
-}
 
 /// A node without a daemon.
 pub struct Node {

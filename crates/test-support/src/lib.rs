@@ -34,6 +34,8 @@ pub mod children;
 pub mod connect_proxy;
 #[cfg(feature = "fleet")]
 pub mod fleet;
+#[cfg(feature = "agent")]
+pub mod kills;
 #[cfg(feature = "links")]
 pub mod memory;
 #[cfg(feature = "programs")]
@@ -44,5 +46,6 @@ pub mod recorded;
 pub mod scripted;
 #[cfg(feature = "agent")]
 pub mod slow_disk;
+pub mod tar;
 pub mod tls_server;
 pub mod wait;

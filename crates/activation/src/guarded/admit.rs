@@ -85,6 +85,11 @@ pub struct GuardOrder {
 pub enum GuardHold {
     /// A contact is to follow the changes before it.
     AwaitsContact,
+    /// Changes of before are still to be followed or undone, and this process could not go on with them: what is known of
+    /// them would be forgotten for this one.
+    NotResumed,
+    /// The host undid it, and returns from a release: nothing would undo it once more.
+    UndoneBeforeReturn,
     /// The host undid it.
     Undone {
         /// The change.
@@ -99,6 +104,12 @@ impl fmt::Display for GuardHold {
         match self {
             GuardHold::AwaitsContact => {
                 f.write_str("held back until a contact has followed the change before it")
+            }
+            GuardHold::NotResumed => f.write_str(
+                "held back: an earlier guarded change could not be gone on with; restart muster-agent, whose journal says why",
+            ),
+            GuardHold::UndoneBeforeReturn => {
+                f.write_str("held back: this host undid just this change, and returns from a release now")
             }
             GuardHold::Undone { change, until } => write!(f, "held back: {change}; {until}"),
         }
@@ -115,6 +126,9 @@ pub fn admit_guarded(situation: &GuardSituation<'_>) -> GuardAdmission {
         (None, ReleaseTrial::Confirming) => return GuardAdmission::HeldBack(GuardHold::AwaitsContact),
         (None, ReleaseTrial::None) => {}
     }
+    if record.under_way != ActivationStage::Settled {
+        return GuardAdmission::HeldBack(GuardHold::NotResumed);
+    }
     if let Some(change) = held_back(&record.quarantine, target.id, contacts, now) {
         let until = change.until_text(now.at);
         return GuardAdmission::HeldBack(GuardHold::Undone { change, until });
@@ -130,6 +144,18 @@ pub fn admit_guarded(situation: &GuardSituation<'_>) -> GuardAdmission {
     before.quarantine.grant_try(target.id);
     let order = ActivationOrder { target, terms, probes: ProbeTopology::default() };
     GuardAdmission::Arms(Box::new(GuardOrder { record: before, order }))
+}
+
+/// Whether a return from a release may make a change that can cut the host off. It makes what was confirmed, with nothing
+/// that would undo it; what this host undid before is left alone.
+///
+/// # Errors
+/// [`GuardHold::UndoneBeforeReturn`].
+pub fn admit_in_return(record: &ActivationRecord, change: GenerationId) -> Result<(), GuardHold> {
+    match record.quarantine.of(change) {
+        Some(_) => Err(GuardHold::UndoneBeforeReturn),
+        None => Ok(()),
+    }
 }
 
 /// Whether a contact must follow, and within what time. Of a host that was offline before, none can be expected: a change

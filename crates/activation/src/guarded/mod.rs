@@ -25,6 +25,7 @@
 //! up        any       any                            any               held back: a contact is to follow the one before
 //! none      switched  any                            any               guarded by the trial (also in a return)
 //! none      on trial  any                            any               held back: a contact is to follow the release
+//! none      none      not resumed                    any               held back until the agent starts anew
 //! none      none      undone for good                any               held back until the change is another one
 //! none      none      undone without a contact       none since        held back until a contact
 //! none      none      undone without a contact       since             armed, once the wait is over
@@ -45,7 +46,9 @@ mod contact;
 mod held_back;
 mod step;
 
-pub use self::admit::{GuardAdmission, GuardHold, GuardOrder, GuardSituation, ReleaseTrial, admit_guarded};
+pub use self::admit::{
+    GuardAdmission, GuardHold, GuardOrder, GuardSituation, ReleaseTrial, admit_guarded, admit_in_return,
+};
 pub use self::contact::{ContactAnswer, ContactHistory, OFFLINE_WINDOW};
 pub use self::held_back::{
     GUARDED_RETRY_WAITS, HeldBackChange, HeldUntil, MAX_GUARDED_TRIES, guarded_cause, held_back, what_is_held,

@@ -68,7 +68,10 @@ impl ActivationTask {
                 None
             }
             ActivationEffect::Switch(target) => self.switch_to(target),
-            ActivationEffect::StartAgentAnew => self.start_agent_anew(),
+            ActivationEffect::StartAgentAnew => {
+                self.start_agent_anew();
+                None
+            }
             ActivationEffect::StartProbes { generation, boot, probes } => {
                 self.probes.start(generation, &boot, &probes);
                 None
@@ -126,15 +129,11 @@ impl ActivationTask {
         }
     }
 
-    /// systemd goes by the unit that the release has, and starts the agent by it once this process has ended.
-    fn start_agent_anew(&mut self) -> Option<ActivationInput> {
-        // Once more: another process may have decided that it is needed.
-        if let Err(error) = self.setup.files.watchdog().take_up_agent() {
-            return Some(ActivationInput::NotStartedAnew { reason: refused_unit(&error) });
-        }
+    /// systemd took up the unit of the release before this was durable, and starts the agent by it once this process has
+    /// ended.
+    fn start_agent_anew(&self) {
         tracing::warn!("the release has another agent: it is started anew, and confirms the release");
         self.setup.daemon.send_blocking(DaemonEvent::AgentReplaced);
-        None
     }
 
     /// Whether the release that was switched to has another agent than the one that runs, and something starts that.

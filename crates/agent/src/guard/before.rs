@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use activation::guarded::{
     GuardAdmission, GuardHold, GuardOrder, GuardSituation, GuardedActivation, ReleaseTrial, admit_guarded,
+    admit_in_return,
 };
-use activation::{ActivationRecord, ActivationStage, BootMoment, Generation, GenerationId};
+use activation::{ActivationRecord, BootMoment, Generation, GenerationId};
+use converge::TakeBack;
 use spool::PeekedFile;
 
 use super::{GuardedChange, GuardedChanges, GuardedRun, LiveGuard, RunGuard, locked};
@@ -51,18 +53,21 @@ impl RunGuard {
         }
     }
 
-    /// A return from a release makes what was confirmed; of that it leaves alone what this host undid, as nothing would undo
-    /// it again.
+    /// A return from a release is about to change it.
     ///
     /// # Errors
     /// In words, when it must not be made.
     pub(crate) fn before_return(&self, run: &GuardedRun) -> Result<(), String> {
-        let id = run.change_id();
         match self.files.peek() {
-            Ok(PeekedFile::Value(record)) if record.quarantine.of(id).is_some() => {
-                Err("held back: this host undid just this change, and goes back now".to_owned())
+            Ok(PeekedFile::Value(record)) => {
+                admit_in_return(&record, run.change_id()).map_err(|hold| hold.to_string())
             }
-            _ => Ok(()),
+            Ok(PeekedFile::Absent | PeekedFile::Damaged) => Ok(()),
+            // A return waits for no disk.
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "nobody knows what this host undid before");
+                Ok(())
+            }
         }
     }
 
@@ -80,12 +85,6 @@ impl RunGuard {
                 PeekedFile::Damaged => ReleaseTrial::UnderWay,
             };
             record = match self.files.peek().map_err(|error| unguarded(&chain(&error)))? {
-                // Its changes would be forgotten for those of now.
-                PeekedFile::Value(record) if record.under_way != ActivationStage::Settled => {
-                    return Err(unguarded(
-                        "a guard of before could not be gone on with; restart muster-agent",
-                    ));
-                }
                 PeekedFile::Value(record) => record,
                 PeekedFile::Absent | PeekedFile::Damaged => record,
             };
@@ -142,6 +141,11 @@ impl RunGuard {
 }
 
 impl GuardedRun {
+    /// The host returns from a release by it.
+    pub(crate) fn is_return(&self) -> bool {
+        self.taken_back != TakeBack::Nothing
+    }
+
     /// What identifies all that it changes of the way in.
     fn change_id(&self) -> GenerationId {
         GenerationId(converge::guarded::guarded_digest(&self.desired, self.root))

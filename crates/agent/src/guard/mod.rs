@@ -32,7 +32,7 @@ use activation::guarded::{
     HeldBackChange,
 };
 use activation::{ActivationProcess, ActivationRecord, BootTime, GenerationId, SwitchEnd};
-use converge::{Desired, ResourceId, RunScope};
+use converge::{Desired, ResourceId, RunScope, TakeBack};
 use model::policy::GuardPolicy;
 use model::{Digest, RunReport};
 use providers::Kinds;
@@ -90,18 +90,10 @@ struct Withheld {
     resources: BTreeSet<ResourceId>,
 }
 
-/// What a run is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GuardedPurpose {
-    /// The desired state.
-    Converges,
-    /// The way back from a release, which nothing undoes: what this host undid before is not made again by it.
-    Returns,
-}
-
 /// The run that is guarded.
 pub struct GuardedRun {
-    pub(crate) purpose: GuardedPurpose,
+    /// What a return from a release takes back besides; nothing where the run makes the desired state.
+    pub(crate) taken_back: TakeBack,
     pub(crate) guard: Arc<RunGuard>,
     pub(crate) desired: Desired,
     pub(crate) root: Digest,
@@ -220,7 +212,7 @@ impl RunGuard {
 
     /// The run ended, in its turn: a contact is to follow. A unit or a command of it that failed says that it is wrong.
     pub(crate) fn run_ended(&self, run: &GuardedRun, report: &RunReport) {
-        if run.purpose == GuardedPurpose::Returns {
+        if run.is_return() {
             return;
         }
         let mut live = self.live();

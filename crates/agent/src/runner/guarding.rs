@@ -10,7 +10,7 @@ use converge::{BoundResource, LedgerEntry, Prior, ResourceId, RunMode, TakeBack,
 
 use super::job_worker::{JobWorker, spec};
 use super::{BoundRelease, Runner};
-use crate::guard::{GuardedChange, GuardedPurpose, GuardedRun, RunGuard};
+use crate::guard::{GuardedChange, GuardedRun, RunGuard};
 
 impl Runner {
     /// Guards its runs.
@@ -33,15 +33,11 @@ impl Runner {
         taken_back: TakeBack,
     ) -> Option<GuardedRun> {
         let guard = self.guard.clone().filter(|_| mode == RunMode::Apply)?;
-        let purpose = match taken_back {
-            TakeBack::Nothing => GuardedPurpose::Converges,
-            _ => GuardedPurpose::Returns,
-        };
         let BoundRelease { adoption, desired } = bound;
         let (desired, root, seq) = (desired.clone(), adoption.root, adoption.seq);
         // Settings that cannot be read are fetched again; until then the defaults count.
         let policy = self.durable().policy(adoption).map(|policy| policy.guard).unwrap_or_default();
-        Some(GuardedRun { purpose, guard, desired, root, seq, policy })
+        Some(GuardedRun { taken_back, guard, desired, root, seq, policy })
     }
 }
 
@@ -64,7 +60,7 @@ impl JobWorker {
             return Ok(());
         }
         // Nothing undoes a return: nothing is kept for that, for which there may be no room.
-        if run.purpose == GuardedPurpose::Returns {
+        if run.is_return() {
             return run.guard.before_return(run);
         }
         match resource.holds_secret {
@@ -84,7 +80,7 @@ impl JobWorker {
     pub(super) fn guard_removal(&self, id: &ResourceId, entry: &LedgerEntry) -> Result<(), String> {
         let Some(run) = &self.guarded else { return Ok(()) };
         let Some(reach) = guarded::reach_of_entry(entry) else { return Ok(()) };
-        if run.purpose == GuardedPurpose::Returns {
+        if run.is_return() {
             return Ok(());
         }
         let (prior, kept) = match entry.sensitive {

@@ -5,6 +5,7 @@
 use activation::{ActivationRecord, ActivationStage, BootTime};
 use spool::{Disk, PeekedFile, StateFile};
 use test_support::booted::{BootedFleet, BootedHost, MINUTE, Testbed};
+use test_support::tar::{member, tar};
 
 const APP: &str = "/opt/app/bin/app";
 const SLOT: &str = "/srv/slot";
@@ -13,27 +14,15 @@ const RECORD: &str = "/var/lib/muster/activation.json";
 const WATCHED: &str = "/var/lib/muster/watched-agent.json";
 
 /// An archive with one file.
-fn tar(version: &str) -> Vec<u8> {
-    let mut header = vec![0u8; 512];
-    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, "bin/app");
-    put(100, "0000755");
-    put(124, &format!("{:011o}", version.len()));
-    put(148, "        ");
-    put(257, "ustar\x0000");
-    header[156] = b'0';
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    header.extend(version.as_bytes());
-    header.resize(2048, 0);
-    header
+fn archive(version: &str) -> Vec<u8> {
+    tar(&[member("bin/app", b'0', "", 0o755, version.as_bytes())])
 }
 
 /// Publishes a version: its tree first, then its pair of commands, of which `run` does something more.
 fn publish(fleet: &mut BootedFleet, version: &str, before: &str, more: &str) {
-    let archive = fleet.repo.join("modules/app/files/app.tar");
-    std::fs::create_dir_all(archive.parent().unwrap()).unwrap();
-    std::fs::write(archive, tar(version)).unwrap();
+    let path = fleet.repo.join("modules/app/files/app.tar");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, archive(version)).unwrap();
     let module = format!(
         "resources:\n  - image: /opt/app\n    source: app.tar\n  - switch: slot\n    to: \"{version}\"\n    \
          run: 'echo {version} > {SLOT}; {more}'\n    back: 'echo {before} > {SLOT}; echo from {version} >> {SLOT}.backs'\n"

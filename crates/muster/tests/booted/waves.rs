@@ -145,15 +145,7 @@ impl BootedWaves {
     /// Waits until the rollout stands like that.
     #[track_caller]
     fn await_rollout(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
-        let began = Instant::now();
-        loop {
-            let view = self.rollout();
-            if is_so(&view) {
-                return;
-            }
-            assert!(began.elapsed() < BACK_WITHIN, "not seen: {what}: {view:#}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        self.canary().wait_until(what, BACK_WITHIN, || is_so(&self.rollout()));
     }
 
     /// The release went through, on all hosts.

@@ -92,9 +92,9 @@ enum SwitchStage {
 #[derive(Debug, PartialEq, Eq)]
 enum ConfirmTry {
     /// The next check-in carries it.
-    Wanted,
+    Requested,
     /// Its check-in is under way.
-    Asked,
+    Sent,
 }
 
 impl RolloutParticipation {

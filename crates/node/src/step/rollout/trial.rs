@@ -99,12 +99,12 @@ impl Node {
     pub(in crate::step) fn on_try_confirm(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if matches!(self.talk, ContactState::Waiting) {
             // The try before was dialled after the switch too: its answer counts.
-            if self.rollout.try_to_confirm == Some(ConfirmTry::Asked) {
+            if self.rollout.try_to_confirm == Some(ConfirmTry::Sent) {
                 return;
             }
             effects.push(NodeEffect::HurryCheckIn);
         }
-        self.rollout.try_to_confirm = Some(ConfirmTry::Wanted);
+        self.rollout.try_to_confirm = Some(ConfirmTry::Requested);
         self.next_contact = self.next_contact.min(now);
     }
 
@@ -115,16 +115,16 @@ impl Node {
 
     /// A check-in is made.
     pub(in crate::step) fn try_is_asked(&mut self) {
-        if self.rollout.try_to_confirm == Some(ConfirmTry::Wanted) {
-            self.rollout.try_to_confirm = Some(ConfirmTry::Asked);
+        if self.rollout.try_to_confirm == Some(ConfirmTry::Requested) {
+            self.rollout.try_to_confirm = Some(ConfirmTry::Sent);
         }
     }
 
     /// How the check-in goes that is made now.
     pub(in crate::step) fn check_in_way(&self) -> CheckInWay {
         match self.rollout.try_to_confirm {
-            Some(ConfirmTry::Asked) => CheckInWay::NewConnection,
-            Some(ConfirmTry::Wanted) | None => CheckInWay::AnyConnection,
+            Some(ConfirmTry::Sent) => CheckInWay::NewConnection,
+            Some(ConfirmTry::Requested) | None => CheckInWay::AnyConnection,
         }
     }
 
@@ -136,12 +136,12 @@ impl Node {
         effects: &mut Vec<NodeEffect>,
     ) {
         match self.rollout.try_to_confirm {
-            Some(ConfirmTry::Asked) => {
+            Some(ConfirmTry::Sent) => {
                 self.rollout.try_to_confirm = None;
                 effects.push(NodeEffect::ConfirmTried(outcome.map_err(str::to_owned)));
             }
             // That check-in was made before.
-            Some(ConfirmTry::Wanted) => self.next_contact = self.next_contact.min(now),
+            Some(ConfirmTry::Requested) => self.next_contact = self.next_contact.min(now),
             None => {}
         }
     }
