@@ -12,8 +12,8 @@ const USAGE: &str = "cargo xtask COMMAND
               root, else they say that they are skipped (further words choose tests)
   lint        formatting, and clippy with warnings as errors
   tidy        the layers, the rules of core crates, sizes of files
-  promises    requirement id -> code -> test -> figure; fails on a claim without a test
-              (--write renders docs/promises.md)
+  promises    requirement id -> code -> test -> figure; fails on a claim without a test, and where
+              docs/promises.md is not what the tree gives (--write renders it)
   codegen     the Rust code of the protobuf files
   demo        the README's first command, once, without waiting
   bench       the agent's figures, beside a bare loop and cf-agent (muster bench has the

@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::figures::NOT_MEASURED;
 use crate::{Outcome, files};
+
+/// The page that is written.
+const PAGE: &str = "docs/promises.md";
 
 /// The sections of the requirements.
 const SECTIONS: &[&str] = &[
@@ -18,22 +22,22 @@ struct Promise {
     figure: bool,
 }
 
-/// Prints the table, or writes docs/promises.md; fails when code claims a promise that no
+/// Writes docs/promises.md, or compares it with the tree; fails when code claims a promise that no
 /// test names.
 ///
 /// # Errors
-/// When a claim has no test, or the table cannot be written.
+/// When a claim has no test, the page is not what the tree gives, or it cannot be written.
 pub fn run(root: &Path, write: bool) -> Outcome {
     let promises = collect(root);
     let table = render(&promises);
     if write {
-        std::fs::write(root.join("docs/promises.md"), &table).map_err(|error| error.to_string())?;
-    } else {
-        println!("{} promises are claimed and tested (docs/promises.md)", promises.len());
+        std::fs::write(root.join(PAGE), &table).map_err(|error| format!("{PAGE}: {error}"))?;
     }
     let untested: Vec<&String> =
         promises.iter().filter(|(_, p)| p.tests.is_empty()).map(|(id, _)| id).collect();
     if untested.is_empty() {
+        compare(root, &table)?;
+        println!("{} promises are claimed and tested ({PAGE})", promises.len());
         return Ok(());
     }
     let mut message = "claimed in the code, but named by no test:".to_owned();
@@ -43,6 +47,14 @@ pub fn run(root: &Path, write: bool) -> Outcome {
         let _ = write!(message, "\n  {id}  {code}");
     }
     Err(message)
+}
+
+fn compare(root: &Path, table: &str) -> Outcome {
+    let page = std::fs::read_to_string(root.join(PAGE)).map_err(|error| format!("{PAGE}: {error}"))?;
+    match page == table {
+        true => Ok(()),
+        false => Err(format!("{PAGE} is not what the tree gives: `cargo xtask promises --write`")),
+    }
 }
 
 fn collect(root: &Path) -> BTreeMap<String, Promise> {
@@ -61,7 +73,8 @@ fn collect(root: &Path) -> BTreeMap<String, Promise> {
         }
     }
     let figures = std::fs::read_to_string(root.join("docs/benchmarks.md")).unwrap_or_default();
-    for id in ids(&figures) {
+    let measured = figures.split("\n## ").filter(|section| !section.contains(NOT_MEASURED));
+    for id in measured.flat_map(ids) {
         promises.entry(id).or_default().figure = true;
     }
     promises

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 pub use machine::BenchMachine;
-pub use page::{PAGE, TEMPLATE, render};
+pub use page::{NOT_MEASURED, PAGE, TEMPLATE, render};
 pub use record::{BenchRecord, FigureTable, RECORDS, read_all};
 
 use crate::bench::{self, BENCHMARKS};

@@ -11,6 +11,8 @@ use super::record::{BenchRecord, RECORDS};
 pub const TEMPLATE: &str = "docs/benchmarks.template.md";
 /// What is written.
 pub const PAGE: &str = "docs/benchmarks.md";
+/// What stands in the section of a benchmark of which there is no record.
+pub const NOT_MEASURED: &str = "It was not measured yet.";
 
 /// Renders the page. A line `{{figures NAME}}` of the template becomes all tables of a benchmark, a line
 /// `{{runs}}` the table of which run is of which day, commit and machine.
@@ -85,7 +87,7 @@ fn runs(records: &[BenchRecord]) -> String {
 /// All tables of one benchmark, of its records from the oldest on, and what was noted with its newest commit.
 fn tables(records: &[&BenchRecord]) -> String {
     if records.is_empty() {
-        return "It was not measured yet.\n".to_owned();
+        return format!("{NOT_MEASURED}\n");
     }
     let mut blocks = Vec::new();
     for name in in_order(records, |record| record.tables.iter().map(|table| table.table.as_str()).collect()) {
