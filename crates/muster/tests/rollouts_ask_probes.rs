@@ -110,6 +110,7 @@ fn over_http_and_of_a_metric_and_a_command() {
     fleet.until_says("web-1", "third");
     let why = "the probe health failed: it answers 503 Service Unavailable, not 200";
     fleet.until_explained("web-1", why);
+    assert!(view["waiting"].to_string().contains(why), "{view:#}");
     for verb in [&["status"][..], &["why", "/etc/hello"]] {
         test_support::wait::until_blocking(&format!("{verb:?} says so"), || {
             text(&fleet.host("web-1").run(verb).stdout).contains(why).then_some(())
