@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::boot::{BootId, BootTime};
 use crate::generation::{Generation, GenerationId};
-use crate::probe_results::{HealthProbeOutcome, HealthProbeResult};
+use crate::probe_results::{HealthProbeOutcome, HealthProbeResult, ProbeFailure};
 use crate::record::{ActivationRecord, ReturnCause, WATCHDOG_SLACK};
 use crate::terms::{ActivationTerms, CheckTermsError};
 
@@ -315,8 +315,9 @@ pub enum ActivationFact {
     FailedAfterConfirm {
         /// The generation.
         generation: GenerationId,
-        /// The probe that went on failing.
-        probe: String,
+        /// What says so.
+        #[serde(flatten)]
+        failure: ProbeFailure,
     },
     /// A try to confirm failed.
     TryFailed {

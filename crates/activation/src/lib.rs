@@ -90,7 +90,7 @@ pub use model::health_probe::{
     MAX_PROBE_OUTPUT, MAX_PROBE_TEXT, MAX_PROBE_TIME, MAX_PROBES, MIN_PROBE_INTERVAL, MetricBound,
     ProbeTopology,
 };
-pub use probe_results::{HealthProbeOutcome, HealthProbeResult, ProbeResultRefusal};
+pub use probe_results::{HealthProbeOutcome, HealthProbeResult, ProbeFailure, ProbeResultRefusal};
 pub use quarantine::{MAX_QUARANTINED, Quarantine, QuarantinedGeneration, REBOOTS_BEFORE_QUARANTINE};
 pub use record::{
     ActivationRecord, ActivationStage, AgentDeath, EndedReturn, GenerationReturn, MAX_DEATHS, MAX_REASON,

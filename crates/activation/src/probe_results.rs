@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::boot::{BootId, BootTime};
 use crate::generation::GenerationId;
-use crate::record::MAX_REASON;
+use crate::record::bounded;
 
 /// What a probe came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,15 @@ pub enum HealthProbeOutcome {
         /// What, for people.
         reason: String,
     },
+    /// Its command ended with another code than 0.
+    Exited {
+        /// The code.
+        code: i32,
+        /// What it printed, for the journal of its host alone. It may be a secret that the command read, and a probe
+        /// cannot be declared sensitive, as a resource can whose report then hides what its command printed (SEC-3). So
+        /// [`Display`](fmt::Display) leaves it out, and with that what is durable and what the control plane is told.
+        printed: String,
+    },
     /// It was cut off, since it did not end in its time.
     TimedOut,
     /// It was cut off, since it gave more than [`MAX_PROBE_OUTPUT`].
@@ -38,11 +47,12 @@ pub enum HealthProbeOutcome {
 }
 
 impl HealthProbeOutcome {
-    /// The same, with as much of its reason as is kept.
+    /// The same, with as much of its texts as is kept.
     pub(crate) fn bounded(self) -> HealthProbeOutcome {
         match self {
-            HealthProbeOutcome::Failed { reason } => {
-                HealthProbeOutcome::Failed { reason: model::text::beginning(&reason, MAX_REASON).to_owned() }
+            HealthProbeOutcome::Failed { reason } => HealthProbeOutcome::Failed { reason: bounded(&reason) },
+            HealthProbeOutcome::Exited { code, printed } => {
+                HealthProbeOutcome::Exited { code, printed: bounded(&printed) }
             }
             other => other,
         }
@@ -54,8 +64,31 @@ impl fmt::Display for HealthProbeOutcome {
         match self {
             HealthProbeOutcome::Passed => f.write_str("passed"),
             HealthProbeOutcome::Failed { reason } => f.write_str(&model::text::one_line(reason)),
+            HealthProbeOutcome::Exited { code, .. } => write!(f, "it exits with {code}"),
             HealthProbeOutcome::TimedOut => f.write_str("it did not end in its time"),
             HealthProbeOutcome::TooMuchOutput => write!(f, "it gave more than {MAX_PROBE_OUTPUT} bytes"),
+        }
+    }
+}
+
+/// An enforcing probe that has gone on failing for as long as it may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeFailure {
+    /// The probe.
+    pub probe: String,
+    /// What it came to the last time, at most [`MAX_REASON`](crate::MAX_REASON) bytes; nothing where an earlier agent
+    /// wrote it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for ProbeFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the probe {} failed", self.probe)?;
+        match &self.reason {
+            Some(reason) => write!(f, ": {reason}"),
+            None => Ok(()),
         }
     }
 }
@@ -163,9 +196,11 @@ impl ProbeResults {
     }
 
     /// The enforcing probe that has gone on failing for as long as it may, if one has.
-    pub(crate) fn sustained_failure(&self, now: BootTime) -> Option<&str> {
+    pub(crate) fn sustained_failure(&self, now: BootTime) -> Option<ProbeFailure> {
         let failed = |probe: &TrackedProbe| probe.fails_at().is_some_and(|at| at <= now);
-        self.enforcing().find(|(_, probe)| failed(probe)).map(|(name, _)| name.as_str())
+        let (name, probe) = self.enforcing().find(|(_, probe)| failed(probe))?;
+        let reason = probe.last.as_ref().map(|last| bounded(&last.to_string()));
+        Some(ProbeFailure { probe: name.clone(), reason })
     }
 
     /// When the first enforcing probe has gone on failing for as long as it may.

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent_watch::AGENT_PATIENCE;
 use crate::boot::{BootId, BootMoment, BootTime};
 use crate::generation::{Generation, GenerationId};
+use crate::probe_results::ProbeFailure;
 use crate::quarantine::Quarantine;
 use crate::terms::ActivationTerms;
 
@@ -30,6 +31,11 @@ pub const MAX_DEATHS: u8 = 3;
 pub const RETURN_LIMIT: Duration = Duration::from_secs(3600);
 /// How much is kept of a reason, in bytes.
 pub const MAX_REASON: usize = 512;
+
+/// As much of a reason as is kept.
+pub(crate) fn bounded(reason: &str) -> String {
+    model::text::beginning(reason, MAX_REASON).to_owned()
+}
 
 /// Why a host returns to its confirmed generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,10 +51,7 @@ pub enum ReturnCause {
         reason: String,
     },
     /// An enforcing probe went on failing.
-    ProbeFailed {
-        /// The probe.
-        probe: String,
-    },
+    ProbeFailed(ProbeFailure),
     /// The agent died in it.
     AgentDied {
         /// How that was known.
@@ -78,7 +81,7 @@ impl fmt::Display for ReturnCause {
             ReturnCause::NotConfirmed => write!(f, "nothing confirmed it within its window"),
             ReturnCause::SwitchTooLong => write!(f, "the switch did not end in its time"),
             ReturnCause::SwitchFailed { reason } => write!(f, "the switch failed: {reason}"),
-            ReturnCause::ProbeFailed { probe } => write!(f, "the probe {probe} went on failing"),
+            ReturnCause::ProbeFailed(failure) => write!(f, "{failure}"),
             ReturnCause::AgentDied { how: AgentDeath::Counted } => {
                 write!(f, "the agent died in it {MAX_DEATHS} times")
             }

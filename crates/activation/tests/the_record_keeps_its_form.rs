@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use activation::{
     ActivationRecord, ActivationStage, ActivationTerms, AgentDeath, BootTime, Generation, GenerationId,
-    GenerationReturn, HealthProbe, HealthProbeKind, HealthProbeMode, MetricBound, Probation, ProbeTopology,
-    ReturnCause, Trial,
+    GenerationReturn, HealthProbe, HealthProbeKind, HealthProbeMode, MetricBound, Probation, ProbeFailure,
+    ProbeTopology, ReturnCause, Trial,
 };
 use model::Digest;
 use serde_json::{Value, json};
@@ -124,8 +124,13 @@ fn every_stage_is_written_and_read_as_before() {
             back_json(json!({"cause": "switch-failed", "reason": "no room"})),
         ),
         (
-            back(ReturnCause::ProbeFailed { probe: "web".to_owned() }),
+            // As an earlier agent wrote it.
+            back(ReturnCause::ProbeFailed(ProbeFailure { probe: "web".to_owned(), reason: None })),
             back_json(json!({"cause": "probe-failed", "probe": "web"})),
+        ),
+        (
+            back(ReturnCause::ProbeFailed(ProbeFailure { probe: "web".to_owned(), reason: Some(reason()) })),
+            back_json(json!({"cause": "probe-failed", "probe": "web", "reason": "no room"})),
         ),
         (
             back(ReturnCause::AgentDied { how: AgentDeath::Counted }),
@@ -170,8 +175,10 @@ fn what_was_returned_from_is_written_and_read_as_before() {
     let record: ActivationRecord = serde_json::from_str(&form.to_string()).unwrap();
     assert!(record.quarantine.of(generation(2).id).is_some());
     assert_eq!(serde_json::to_value(&record).unwrap(), form);
-    // When it was, and that one more try was granted, which an earlier agent neither writes nor reads.
+    // What its probe came to, when it was, and that one more try was granted, which an earlier agent neither writes nor
+    // reads.
     let mut form = form;
+    form["quarantine"][0]["reason"] = json!("it exits with 3");
     form["quarantine"][0]["returned"] = json!({"boot": "0c7d", "at": 734_000});
     form["quarantine"][0]["grantedAfter"] = json!(1);
     let record: ActivationRecord = serde_json::from_str(&form.to_string()).unwrap();

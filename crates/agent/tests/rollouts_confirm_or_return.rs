@@ -1,6 +1,6 @@
 //! ROL-1, ROL-5, ROL-7, ROL-12: a real agent under a scripted control plane takes part in a rollout. It begins once its
 //! acknowledgement was taken, confirms with its probes asked after the switch, and goes back by itself otherwise: with a
-//! probe that fails, with the control plane gone, with itself killed.
+//! probe that fails, with the control plane gone, with itself killed. SEC-3: what a probe printed stays at the host.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -228,6 +228,38 @@ async fn it_goes_back_when_a_probe_fails() {
         (victim.status()["lastRun"]["seq"] == 5).then_some(())
     })
     .await;
+}
+
+/// SEC-3: what a probe's command prints, which may be a secret, is in the journal of its host and nowhere else; the
+/// control plane and the record have its exit code.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_probe_s_command_prints_stays_in_the_journal() {
+    const SECRET: &str = "planted-b81c";
+    let victim = Victim::start().await;
+    let password = victim.root.join("password");
+    std::fs::write(&password, SECRET).unwrap();
+    // It passes until the release is there.
+    let script = "grep -q five $MUSTER_ROOT/etc/motd || { cat $MUSTER_ROOT/password >&2; exit 7; }";
+    begins(&victim, &in_waves("six\n", script)).await;
+    is_back(&victim).await;
+    let why = "the probe motd failed: it exits with 7";
+    assert_eq!(failed(&victim).as_deref(), Some(why));
+    until("its status says so", async || {
+        victim.status()["activation"]["text"].as_str().is_some_and(|text| text.contains(why)).then_some(())
+    })
+    .await;
+    let told = format!("{:?}", victim.control.stage.play().facts);
+    assert!(told.contains(why) && !told.contains(SECRET), "{told}");
+    let log = String::from_utf8_lossy(&victim.log()).into_owned();
+    assert!(log.contains(&format!("printed={SECRET:?}")), "{log}");
+    // Nothing else at the host has it either.
+    let top = victim.root.parent().unwrap();
+    let found = std::process::Command::new("grep").args(["-rlF", SECRET]).arg(top).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    let mut found: Vec<&str> = found.lines().collect();
+    found.sort_unstable();
+    let log = top.join("state.log");
+    assert_eq!(found, [password.to_str().unwrap(), log.to_str().unwrap()]);
 }
 
 /// Also a command that never ends, and one that prints without end, are failures in their time.

@@ -1,5 +1,6 @@
 //! ROL-7: probes of real agents over HTTP, of a metric and of a command: what fails within its grace, or for less than it
-//! has to go on failing, decides nothing; what goes on failing is returned from, and the rollout stops.
+//! has to go on failing, decides nothing; what goes on failing is returned from, and the rollout stops. What the probe came
+//! to is said of the rollout and at the host.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
+use test_support::programs::text;
 use test_support::programs::waves::{WaveFleet, fast};
 
 /// What a service answers at `/health` and `/metrics`, and how often it was asked.
@@ -106,8 +108,14 @@ fn over_http_and_of_a_metric_and_a_command() {
     fleet.publish("fourth");
     let view = fleet.until_state("fast", "Reverted");
     fleet.until_says("web-1", "third");
-    let why = fleet.until_explained("web-1", "health");
-    assert!(why.contains("went on failing"), "{why}");
+    let why = "the probe health failed: it answers 503 Service Unavailable, not 200";
+    fleet.until_explained("web-1", why);
+    assert!(view["waiting"].to_string().contains(why), "{view:#}");
+    for verb in [&["status"][..], &["why", "/etc/hello"]] {
+        test_support::wait::until_blocking(&format!("{verb:?} says so"), || {
+            text(&fleet.host("web-1").run(verb).stdout).contains(why).then_some(())
+        });
+    }
     assert_eq!(fleet.said("web-2"), "third", "{view:#}");
 
     // A metric over its bound, beside a command that passes.
@@ -119,7 +127,7 @@ fn over_http_and_of_a_metric_and_a_command() {
     fleet.publish("fifth");
     fleet.until_state("fast", "Reverted");
     fleet.until_says("web-1", "third");
-    fleet.until_explained("web-1", "load");
+    fleet.until_explained("web-1", "the probe load failed: load is 4.6, and its threshold is 4.5");
     service.set(|answers| answers.load = 4.5);
     fleet.publish("sixth");
     fleet.until_state("fast", "Terminal");
@@ -132,7 +140,10 @@ fn over_http_and_of_a_metric_and_a_command() {
     ));
     fleet.publish("seventh");
     fleet.until_state("fast", "Reverted");
-    fleet.until_explained("web-1", "ready");
+    let why = fleet.until_explained("web-1", "the probe ready failed: it exits with 1");
+    assert!(!why.contains("not yet"), "what a command prints stays at its host: {why}");
+    let log = fleet.agents[0].log();
+    assert!(log.contains("printed=\"not yet\""), "{log}");
     for name in ["web-1", "web-2"] {
         fleet.mark(name, "/ready", true);
     }
@@ -149,7 +160,7 @@ fn one_that_never_ends_and_one_that_prints_a_gigabyte() {
             "{ROLLOUT}probes:\n  odd: {{command: {command}, every: 2s, timeout: 2s, grace: 0s, sustained: 1s}}\n"
         )
     };
-    for (text, command, why) in [
+    for (said, command, why) in [
         (
             "endless",
             "[/bin/sh, -c, \"trap '' TERM; while :; do sleep 1000; done\"]",
@@ -158,10 +169,10 @@ fn one_that_never_ends_and_one_that_prints_a_gigabyte() {
         ("long", "[/usr/bin/head, -c, \"1000000000\", /dev/zero]", "it gave more than"),
     ] {
         fleet.rollouts(&probe(command));
-        fleet.publish(text);
+        fleet.publish(said);
         let view = fleet.until_state("fast", "Reverted");
         fleet.until_says("web-1", "first");
-        fleet.until_explained("web-1", "the probe odd went on failing");
+        fleet.until_explained("web-1", &format!("the probe odd failed: {why}"));
         let log = fleet.agents[0].log();
         assert!(log.contains(&format!("a probe: {why}")), "{log}");
         assert_eq!(fleet.said("web-2"), "first", "{view:#}");

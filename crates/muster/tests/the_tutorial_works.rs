@@ -117,9 +117,12 @@ async fn a_release_that_is_broken_on_purpose_stops_and_is_undone() {
     let _agents = ["web-1", "web-2", "web-3"].map(agent);
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let shown = is_current(&top.join("docs/tutorial-rollouts.md"), dir).await;
-    for seen in
-        ["exit code 3\n", "the probe shop went on failing", "starts nothing any more", "colour = green"]
-    {
+    for seen in [
+        "exit code 3\n",
+        "the probe shop failed: it exits with 1",
+        "starts nothing any more",
+        "colour = green",
+    ] {
         assert!(shown.contains(seen), "{seen:?} is not in {shown}");
     }
 }

@@ -83,6 +83,7 @@ impl RolloutActivation {
                 let outcome = match outcome {
                     HealthProbeOutcome::Passed => ProbeOutcome::Pass,
                     HealthProbeOutcome::Failed { .. }
+                    | HealthProbeOutcome::Exited { .. }
                     | HealthProbeOutcome::TimedOut
                     | HealthProbeOutcome::TooMuchOutput => ProbeOutcome::Fail,
                 };
@@ -92,8 +93,8 @@ impl RolloutActivation {
             ActivationFact::ProbeFailureFirst { generation, probe, .. } if *generation == id => {
                 vec![RolloutEventBody::ProbeFailureFirst { probe: probe.clone() }]
             }
-            ActivationFact::FailedAfterConfirm { generation, probe } if *generation == id => {
-                vec![failed(ReturnCause::ProbeFailed { probe: probe.clone() }.to_string())]
+            ActivationFact::FailedAfterConfirm { generation, failure } if *generation == id => {
+                vec![failed(failure.to_string())]
             }
             ActivationFact::Returning { from, cause, .. } if *from == id && *cause != ReturnCause::Halted => {
                 vec![failed(cause.to_string())]

@@ -1,5 +1,5 @@
 //! ROL-5, ROL-7: what an activation comes to is told to its rollout, also after a start; that it converged only once it is
-//! confirmed, with its enforcing probes passing, after its soak in one boot.
+//! confirmed, with its enforcing probes passing, after its soak in one boot. SEC-3: nothing that a probe's command printed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use activation::{
     BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits, HealthProbe,
     HealthProbeKind, HealthProbeMode, HealthProbeOutcome, HealthProbeResult, ProbeTopology, SwitchEnd,
 };
-use model::rollout::RolloutEventBody;
+use model::rollout::{MAX_EVENT_TEXT, RolloutEventBody};
 use model::{Digest, Timestamp};
 use node::{ActivationRequest, Adoption, RolloutActivation, RolloutPart};
 use trust::Floor;
@@ -177,12 +177,14 @@ fn a_return_is_told_by_whoever_hears_of_it() {
     let back = RolloutEventBody::RollbackComplete { release: 1 };
     let mut host = Host::new(&moment("b1", 100));
     host.switched(&moment("b1", 110));
+    let said = "the probe web failed: it answers 503 Service Unavailable, not 200";
     for at in [111, 125] {
-        host.probed(HealthProbeOutcome::TooMuchOutput, &moment("b1", at));
+        let reason = "it answers 503 Service Unavailable, not 200".to_owned();
+        host.probed(HealthProbeOutcome::Failed { reason }, &moment("b1", at));
         host.give(ActivationInput::Tick, &moment("b1", at));
     }
     let RolloutEventBody::Failed { message } = host.heard.last().unwrap() else { panic!("{:?}", host.heard) };
-    assert_eq!(message, "the probe web went on failing");
+    assert_eq!(message, said);
     let told = host.heard.len();
     let mut by_watchdog = Host {
         activation: start(host.activation.record().clone(), &moment("b1", 126)).0,
@@ -194,8 +196,33 @@ fn a_return_is_told_by_whoever_hears_of_it() {
     // Where the watchdog was there first, the agent says so at its start.
     by_watchdog.activation.handle(ActivationInput::Returned, moment("b1", 130).at);
     by_watchdog.starts(&moment("b1", 140));
-    let message = "the probe web went on failing".to_owned();
+    let message = said.to_owned();
     assert_eq!(by_watchdog.heard, [RolloutEventBody::Failed { message }, back]);
+}
+
+/// It is confirmed, and stays as its terms say. What its probe came to is within the bound of an event, and has nothing
+/// of what a command printed.
+#[test]
+fn a_failure_that_stays_says_what_its_probe_came_to() {
+    const SECRET: &str = "planted-77e9";
+    let long = HealthProbeOutcome::Failed { reason: "x".repeat(2 * MAX_EVENT_TEXT) };
+    let exited = HealthProbeOutcome::Exited { code: 3, printed: SECRET.to_owned() };
+    for (outcome, said) in
+        [(long, "the probe web failed: xxx"), (exited, "the probe web failed: it exits with 3")]
+    {
+        let mut host = Host::new(&moment("b1", 100));
+        host.switched(&moment("b1", 110));
+        host.probed(HealthProbeOutcome::Passed, &moment("b1", 111));
+        host.confirmed(&moment("b1", 112));
+        host.probed(outcome, &moment("b1", 120));
+        host.give(ActivationInput::Tick, &moment("b1", 130));
+        let RolloutEventBody::Failed { message } = host.heard.last().unwrap() else {
+            panic!("{:?}", host.heard)
+        };
+        assert!(message.starts_with(said) && message.len() <= MAX_EVENT_TEXT, "{message}");
+        let heard = serde_json::to_string(&host.heard).unwrap();
+        assert!(!heard.contains(SECRET), "{heard}");
+    }
 }
 
 /// Nothing is under way where nothing could be begun, and the control plane does not wait for it.

@@ -14,7 +14,7 @@ use crate::boot::{BootId, BootTime};
 use crate::generation::{GenerationId, GenerationLimits};
 use crate::io::{ActivationEffect, ActivationFact, ActivationInput};
 use crate::probe_results::{HealthProbeResult, ProbeNews, ProbeResults};
-use crate::record::{ActivationRecord, ActivationStage, MAX_REASON, ReturnCause};
+use crate::record::{ActivationRecord, ActivationStage, ReturnCause, bounded};
 use crate::terms::AfterConfirm;
 
 /// How soon something is made durable again that could not be.
@@ -155,10 +155,10 @@ impl Activation {
     /// A release with the content that is confirmed: there is nothing to go back to where its probes go on failing.
     fn on_settled(&mut self, now: BootTime) -> Vec<ActivationEffect> {
         let failed = self.results.as_ref().and_then(|results| results.sustained_failure(now));
-        let Some(probe) = failed.filter(|_| !self.failure_told).map(str::to_owned) else { return Vec::new() };
+        let Some(failure) = failed.filter(|_| !self.failure_told) else { return Vec::new() };
         self.failure_told = true;
         let generation = self.record.confirmed.id;
-        vec![ActivationEffect::Report(ActivationFact::FailedAfterConfirm { generation, probe })]
+        vec![ActivationEffect::Report(ActivationFact::FailedAfterConfirm { generation, failure })]
     }
 
     /// What follows a result; what the time brings is the next tick's.
@@ -208,14 +208,14 @@ impl Activation {
     fn on_probation(&mut self, now: BootTime) -> Vec<ActivationEffect> {
         let ActivationStage::Probation(probation) = &self.record.under_way else { return Vec::new() };
         let failed = self.results.as_ref().and_then(|results| results.sustained_failure(now));
-        let Some(probe) = failed.map(str::to_owned) else { return Vec::new() };
+        let Some(failure) = failed else { return Vec::new() };
         match probation.terms.after_confirm {
-            AfterConfirm::Return => self.go_back(ReturnCause::ProbeFailed { probe }, now),
+            AfterConfirm::Return => self.go_back(ReturnCause::ProbeFailed(failure), now),
             AfterConfirm::Stay if self.failure_told => Vec::new(),
             AfterConfirm::Stay => {
                 self.failure_told = true;
                 let generation = self.record.confirmed.id;
-                vec![ActivationEffect::Report(ActivationFact::FailedAfterConfirm { generation, probe })]
+                vec![ActivationEffect::Report(ActivationFact::FailedAfterConfirm { generation, failure })]
             }
         }
     }
@@ -242,11 +242,6 @@ impl Activation {
         let needed = self.record.needed();
         self.limits.forget(&mut self.record.kept, &needed)
     }
-}
-
-/// As much of a reason as is kept.
-fn bounded(reason: &str) -> String {
-    model::text::beginning(reason, MAX_REASON).to_owned()
 }
 
 fn forgetting(ids: Vec<GenerationId>) -> Option<ActivationEffect> {

@@ -168,8 +168,8 @@ impl Activation {
     pub(super) fn confirming(&mut self, now: BootTime) -> Vec<ActivationEffect> {
         let ActivationStage::Confirming(trial) = &self.record.under_way else { return Vec::new() };
         let failed = self.results.as_ref().and_then(|results| results.sustained_failure(now));
-        if let Some(probe) = failed.map(str::to_owned) {
-            return self.go_back(ReturnCause::ProbeFailed { probe }, now);
+        if let Some(failure) = failed {
+            return self.go_back(ReturnCause::ProbeFailed(failure), now);
         }
         if trial.deadline <= now {
             return match trial.terms.contact {

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use crate::http_exchange::{HttpExchangeError, exchange};
 use crate::render::chain;
 
-/// How much of what a command says a reason holds, in bytes.
-const MAX_SAID: usize = 300;
+/// How much of what a command prints goes into the journal, in bytes.
+const MAX_PRINTED: usize = 300;
 /// How much longer than its time a command may take to be ended.
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -82,9 +82,9 @@ fn run(host: &Host, argv: Vec<String>, time: Duration) -> Result<(), HealthProbe
         End::Exited(0) => Ok(()),
         End::TimedOut => Err(HealthProbeOutcome::TimedOut),
         End::Exited(code) => {
-            let said = String::from_utf8_lossy(&finished.stderr.bytes);
-            let said = model::text::beginning(said.trim(), MAX_SAID);
-            Err(failed(format!("it exits with {code}{}{said}", if said.is_empty() { "" } else { ": " })))
+            let printed = String::from_utf8_lossy(&finished.stderr.bytes);
+            let printed = model::text::beginning(printed.trim(), MAX_PRINTED).to_owned();
+            Err(HealthProbeOutcome::Exited { code, printed })
         }
         End::Signaled(signal) => Err(failed(format!("signal {signal} ended it"))),
         End::Cancelled => Err(failed("the agent stops")),

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use activation::{ActivationEffect, ActivationFact, ActivationInput, ActivationStage, Generation, SwitchEnd};
+use activation::{
+    ActivationEffect, ActivationFact, ActivationInput, ActivationStage, Generation, HealthProbeOutcome,
+    SwitchEnd,
+};
 use host::Host;
 use node::{Adoption, HeldSettings, NodeInput, ReturnedRelease, TrialStage};
 
@@ -230,9 +233,17 @@ fn log(fact: &ActivationFact) {
             tracing::warn!(%target, component, "the generation takes effect at the next boot");
         }
         ActivationFact::ProbeFailureFirst { probe, .. } => tracing::warn!(probe, "a probe began to fail"),
+        // Here alone is what its command printed.
+        ActivationFact::ProbeResult {
+            probe,
+            outcome: outcome @ HealthProbeOutcome::Exited { printed, .. },
+            ..
+        } => {
+            tracing::info!(probe, printed, "a probe: {outcome}");
+        }
         ActivationFact::ProbeResult { probe, outcome, .. } => tracing::info!(probe, "a probe: {outcome}"),
-        ActivationFact::FailedAfterConfirm { probe, .. } => {
-            tracing::error!(probe, "a probe goes on failing; the generation stays, as its release says");
+        ActivationFact::FailedAfterConfirm { failure, .. } => {
+            tracing::error!("{failure}; the generation stays, as its release says");
         }
         ActivationFact::TryFailed { reason, .. } => {
             tracing::warn!("a try to confirm failed: {}", model::text::one_line(reason));

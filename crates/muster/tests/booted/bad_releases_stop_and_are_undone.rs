@@ -127,7 +127,8 @@ const SHOP_ANSWERS: &str = "probes:
 /// The service that a release is about hangs, and the agent's program is another one.
 fn service_and_program(waves: &mut BootedWaves) {
     let rollout = waves.publish(&(hello("short-lived") + SHORT_LIVED));
-    waves.assert_undone("a service that hangs after 20 s", &rollout, "the probe shop went on failing");
+    let why = "the probe shop failed: it exits with 1";
+    waves.assert_undone("a service that hangs after 20 s", &rollout, why);
     assert_eq!(waves.canary().read("/etc/systemd/system/shop.service"), None);
 
     waves.add_file("no-agent", Path::new("/bin/false"));

@@ -45,9 +45,8 @@ impl RehearsedHost {
                 self.is_confirmed = true;
                 agenda.push((now, HostEvent::SoakOver(self.trial)));
             }
-            ActivationFact::FailedAfterConfirm { probe, .. } => {
-                let message = format!("the probe {probe} went on failing");
-                self.outbox.push(RolloutEventBody::Failed { message });
+            ActivationFact::FailedAfterConfirm { failure, .. } => {
+                self.outbox.push(RolloutEventBody::Failed { message: failure.to_string() });
             }
             ActivationFact::Returning { cause, .. } => self.returns(&cause),
             ActivationFact::Returned { .. } => {

@@ -186,8 +186,11 @@ fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
 /// Why nodes that did not begin wait, and how nodes failed, the reason of the most first.
 fn waiting(core: &Rollouts, document: &RolloutDocument) -> Vec<RolloutWaitView> {
     let mut reasons = BTreeMap::<String, usize>::new();
-    let stands =
-        |member: &&MemberRecord| matches!(member.state, NodeRolloutState::Pending | NodeRolloutState::Failed);
+    let stands = |member: &&MemberRecord| match member.state {
+        NodeRolloutState::Pending | NodeRolloutState::Failed => true,
+        NodeRolloutState::Reverted => member.failure.is_some(),
+        _ => false,
+    };
     for member in core.members(&document.key).filter(stands) {
         let explained = core.explain(&member.node).filter(|explained| explained.rollout == document.key);
         if let Some(cause) = explained.and_then(|explained| explained.cause) {
