@@ -1,4 +1,4 @@
-//! ROL-7, ROL-10, ROL-12: a host whose generation on trial is not confirmed goes back to its confirmed generation, offline,
+//! ROL-4, ROL-7, ROL-10, ROL-12: a host whose generation on trial is not confirmed goes back to its confirmed generation, offline,
 //! with its agent killed, replaced or gone, its unit files changed, and whatever moment a crash came at: its files, the tree
 //! of an image and a pair of commands alike.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
@@ -22,13 +22,15 @@ use agent::storage::Storage;
 use agent::verbs::run_once;
 use catalog::module::{FileRef, Module, OnRemove};
 use converge::{RunMode, RunScope};
-use model::Digest;
 use model::log::FactBody;
-use node::Adoption;
+use model::{Digest, Timestamp};
+use node::{Adoption, FreshnessRecord};
 use spool::{Disk, PeekedFile};
 use test_support::agent_state::{adopt, file, join, machine_options, module, release, resource};
 use test_support::kills::{doomed, killed_in, step};
 use test_support::tar::{member, tar};
+use trust::release::Fallback;
+use trust::{Floor, Freshness};
 
 /// Far more than a trial or a return has.
 const MOST_POINTS: u64 = 1000;
@@ -116,10 +118,13 @@ impl TriedHost {
     /// What the daemon does of a trial up to the end of its switch, through a disk. The record says that it was armed in
     /// another boot: what looks next finds a host that went down.
     fn try_two(&self, disk: &Disk) {
+        self.try_release(disk, release(2, two(), None));
+    }
+
+    fn try_release(&self, disk: &Disk, (adoption, contents): (Adoption, Vec<Vec<u8>>)) {
         let files = self.files(disk);
         let machine = Machine::open_at(&self.options(), &StateDir::at(&self.state(), disk.clone())).unwrap();
         let durable = &machine.durable;
-        let (adoption, contents) = release(2, two(), None);
         for bytes in contents.into_iter().chain([archive("two")]) {
             durable.keep(&bytes, Digest::of(&bytes)).unwrap();
         }
@@ -282,6 +287,53 @@ fn with_its_agent_replaced_its_unit_deleted_and_a_drop_in_that_breaks_it() {
         0
     );
     assert_eq!(host.look(), ReturnLook::Over);
+}
+
+/// ROL-4: at once as fresh as the header that names it as a fallback, with the beacons of that one; where none names it, by
+/// its own header and the beacons that came while the host held it.
+#[test]
+fn as_fresh_as_what_was_signed_for_it() {
+    let day = Duration::from_secs(86_400);
+    for is_named in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let host = TriedHost::confirmed(dir.path());
+        let held = host.machine().durable.adoption().unwrap().unwrap();
+        let own = held.freshness.unwrap();
+        let beacon = |of: &Adoption, at: Timestamp| {
+            let freshness = Freshness { signed_at: at, ..of.freshness.unwrap() };
+            let record = FreshnessRecord { freshness, newest_signature: at, ..FreshnessRecord::of(of) };
+            host.machine().durable.save_freshness(&record).unwrap();
+        };
+        let [of_own, of_next, latest] = [1, 2, 3].map(|days| own.signed_at.plus(day * days));
+        beacon(&held, of_own);
+        let (mut next, contents) = release(2, two(), None);
+        let of_header = Freshness { signed_at: of_next, window_secs: 30 * day.as_secs() };
+        next.freshness = Some(of_header);
+        let fallbacks = match is_named {
+            true => vec![Fallback { seq: held.seq, header: held.digest }],
+            false => Vec::new(),
+        };
+        next.floor = Floor {
+            seq: next.seq,
+            header: Some(next.digest),
+            fallbacks,
+            newest_signature: of_next,
+            freshness_secs: Some(of_header.window_secs),
+        };
+        host.try_release(&Disk::new(), (next.clone(), contents));
+        beacon(&next, latest);
+        host.look();
+        host.assert_is_back("after a return");
+        let machine = host.machine();
+        let back = machine.durable.adoption().unwrap().unwrap();
+        let record = machine.durable.freshness(&back).unwrap();
+        let wanted = match is_named {
+            true => Freshness { signed_at: latest, ..of_header },
+            false => Freshness { signed_at: of_own, ..own },
+        };
+        assert_eq!((record.header, record.freshness), (held.digest, wanted), "named: {is_named}");
+        assert_eq!((record.newest_signature, back.floor.seq), (latest, 2), "named: {is_named}");
+    }
 }
 
 #[test]

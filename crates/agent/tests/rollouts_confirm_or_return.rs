@@ -4,15 +4,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use activation::{ActivationRecord, ActivationStage, BootTime, Trial};
+use agent::generations::GenerationFiles;
 use model::Timestamp;
 use model::health_probe::{ChannelProbe, HealthProbe, HealthProbeKind, HealthProbeMode};
 use model::log::FactBody;
 use model::rollout::{ProbeOutcome, RolloutDispatch, RolloutEventBody, RolloutFact, RolloutId, RolloutTask};
 use spool::{Disk, PeekedFile, StateFile};
+use test_support::agent_state::machine_options;
 use test_support::scripted::key;
 use test_support::scripted::stage::{MadeOffer, OfferPlan};
 use test_support::scripted::victim::{Victim, delegating};
@@ -293,6 +296,57 @@ async fn it_goes_back_after_three_deaths() {
     is_back(&victim).await;
     let why = failed(&victim);
     assert!(why.as_ref().is_some_and(|why| why.contains("died in it 3 times")), "{why:?}");
+}
+
+/// ROL-7: the disk is full while the way back is kept: nothing is switched and nothing stays of it, the rollout hears what
+/// the disk says, and the same release goes through once there is room.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_is_full_while_it_is_armed_switches_nothing() {
+    let can_mount = Command::new("unshare").args(["--mount", "true"]).status();
+    if !can_mount.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: mounting needs root");
+    }
+    let mut victim = Victim::start().await;
+    victim.isolate_mounts();
+    let state = victim.root.with_file_name("state");
+    // Where the agent's program is kept: all that comes before has room.
+    let programs = state.join("generations/programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    // It has file systems of its own by now.
+    victim.contacts(1).await;
+    victim.mounts(&format!("mount -t tmpfs -o size=64k tmpfs {}", programs.display()));
+    let made = victim.offer(&in_waves("six\n", "grep -q six $MUSTER_ROOT/etc/motd"));
+    asks(&victim, &made, acknowledge());
+    says(&victim, "ack").await;
+    asks(&victim, &made, RolloutTask::Proceed);
+    says(&victim, "back").await;
+    asks(&victim, &made, RolloutTask::Hold);
+    victim.contacts(2).await;
+    let why = failed(&victim).unwrap();
+    let disk = programs.display().to_string();
+    assert!(why.contains("nothing was switched") && why.contains("No space left on device"), "{why}");
+    assert!(why.contains(&disk), "{why}");
+    let told = kinds(&victim);
+    assert_eq!(told[..3], ["ack", "failed", "back"]);
+    assert!(!told.contains(&"started") && victim.file("/etc/motd") == "five\n", "{told:?}");
+    assert_eq!(victim.control.stage.play().held.clone().unwrap().seq, 5);
+    // Nothing is under way, looks, or is kept for a way back.
+    assert_eq!(stage(&victim), ActivationStage::Settled);
+    let options = machine_options(&state, &victim.root, true);
+    assert!(!GenerationFiles::of(&options, &Disk::new()).watchdog().is_set_up());
+    let kept = std::fs::read_dir(state.join("generations")).unwrap();
+    let agents: Vec<_> = kept.map(|kept| kept.unwrap().path().join("agent.json")).collect();
+    assert!(agents.iter().all(|agent| !agent.exists()), "{agents:?}");
+    victim.mounts(&format!("test -z \"$(find {disk} -type f)\""));
+
+    victim.mounts(&format!("umount {disk}"));
+    let acks = || kinds(&victim).iter().filter(|kind| **kind == "ack").count();
+    let before = acks();
+    asks(&victim, &made, acknowledge());
+    until("it says that it will again", async || (acks() > before).then_some(())).await;
+    asks(&victim, &made, RolloutTask::Proceed);
+    says(&victim, "converged").await;
+    assert_eq!(victim.file("/etc/motd"), "six\n");
 }
 
 /// ROL-7: the control plane took the acknowledgement, and no answer came since.

@@ -9,6 +9,8 @@ use model::{
 use serde::{Deserialize, Serialize};
 use trust::{Floor, Freshness};
 
+use crate::freshness::FreshnessRecord;
+
 /// A release as adopted: written whole, before anything of it takes effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,6 +45,22 @@ impl Adoption {
     /// What a check-in says of it.
     pub fn held(&self) -> HeldRelease {
         HeldRelease { channel: self.channel.clone(), seq: self.seq, header: self.digest, root: self.root }
+    }
+
+    /// The same with the freshness that its record says: with the beacons that came since it was adopted.
+    pub fn fresh_as(self, record: &FreshnessRecord) -> Adoption {
+        Adoption { freshness: Some(record.freshness), ..self }
+    }
+
+    /// This kept adoption, as a host adopts it that goes back to it from what it holds, offline. The floor of releases
+    /// stays that of the release held; where that one's header names this one as a fallback, it is as fresh as that
+    /// header and its beacons (ROL-4), which are in the `record` of the release held.
+    pub fn returned_to(self, held: &Adoption, record: &FreshnessRecord) -> Adoption {
+        let newest_signature = held.floor.newest_signature.max(record.newest_signature);
+        let floor = Floor { newest_signature, ..held.floor.clone() };
+        let is_fallback = floor.names(self.seq, &self.digest);
+        let inherited = is_fallback.then(|| FreshnessRecord::of(&self).freshness.of_fallback(&floor));
+        Adoption { freshness: inherited.or(self.freshness), floor, ..self }
     }
 }
 

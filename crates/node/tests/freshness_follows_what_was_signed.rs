@@ -1,18 +1,21 @@
-//! ROL-4, CNV-4, IDN-11: what counts of the freshness of what is held while releases follow each other, agents start
-//! again and clocks are set back; and when a node asks for a full answer, which confirms what it holds.
+//! ROL-4, CNV-4, IDN-11: what counts of the freshness of what is held while releases follow each other, hosts go back,
+//! agents start again and clocks are set back; and when a node asks for a full answer, which confirms what it holds.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
 use std::time::Duration;
 
-use common::{Bench, FRESH, Release, START, adoption_of, answer, facts, offering, release_key, warnings};
+use common::{
+    Bench, FRESH, Release, START, adoption_of, answer, facts, offering, release_key, report, warnings,
+};
 use model::exchange::{Answer, Signed};
 use model::log::FactBody;
 use model::{Digest, Timestamp};
-use node::{Adoption, FreshnessRecord, HeldSettings, NodeEffect, NodeInput, Restored};
-use trust::Beacon;
+use node::{Adoption, FreshnessRecord, HeldSettings, NodeEffect, NodeInput, Restored, ReturnedRelease};
+use trust::release::Fallback;
 use trust::signed::{digest, sign};
+use trust::{Beacon, Freshness};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// The channel's `bundle_max_age` where the release says nothing of it.
@@ -48,6 +51,15 @@ fn saved(effects: &[NodeEffect]) -> Option<&FreshnessRecord> {
         NodeEffect::SaveFreshness(record) => Some(record),
         _ => None,
     })
+}
+
+/// The host is back on what it kept.
+fn go_back(bench: &mut Bench, kept: &Adoption) {
+    let adoption = kept.clone().returned_to(bench.node.adoption().unwrap(), record(bench));
+    let settings = HeldSettings::default();
+    let returned = ReturnedRelease { adoption: Some(adoption), settings, last_run: None };
+    bench.give(NodeInput::Returned(Box::new(returned)));
+    assert_eq!(bench.node.adoption().unwrap().seq, kept.seq);
 }
 
 fn is_told(effects: &[NodeEffect]) -> bool {
@@ -113,6 +125,60 @@ fn the_release_that_is_held_comes_again() {
     let effects = again(&mut bench, None);
     assert!(!is_told(&effects), "{effects:?}");
     assert!(record(&bench).not_fresh_since.is_some());
+}
+
+/// ROL-7: at once, and not with the next full answer, which says the same. One that no header names, and that is past its
+/// own freshness, is not fresh, or a host that was made to fail would spend what the failed release withdrew.
+#[test]
+fn a_host_that_goes_back_is_as_fresh_as_the_header_that_names_it() {
+    let first = Release::new(1, START, &["a"]);
+    for is_named in [true, false] {
+        let mut next = Release::new(2, START.plus(HOUR * 20), &["b"]);
+        if is_named {
+            let header = digest(&sign(&first.header, &[&release_key()]).unwrap());
+            next.header.fallbacks = vec![Fallback { seq: 1, header }];
+        }
+        let mut bench = Bench::holding(&first);
+        let kept = bench.node.adoption().unwrap().clone();
+        bench.now = next.header.created;
+        bench.adopt(&next);
+        bench.give(NodeInput::Ran(Box::new(report(1, 0))));
+        bench.now = START.plus(FRESH + HOUR);
+        let at = confirm(&mut bench, &next);
+        go_back(&mut bench, &kept);
+        bench.give(NodeInput::Tick);
+        if !is_named {
+            assert_eq!(record(&bench).not_fresh_since, Some(kept.freshness.unwrap().ends_at()));
+            continue;
+        }
+        let inherited = Freshness { signed_at: at, window_secs: FRESH.as_secs() };
+        assert_eq!((record(&bench).freshness, record(&bench).not_fresh_since), (inherited, None));
+        bench.exchange(offering(first.offer(Some(&first.set))));
+        bench.give(NodeInput::Fetched);
+        bench.give(NodeInput::Adopted(HeldSettings::default()));
+        assert_eq!((record(&bench).header, record(&bench).freshness), (kept.digest, inherited));
+        bench.now = inherited.ends_at();
+        bench.give(NodeInput::Tick);
+        assert_eq!(record(&bench).not_fresh_since, None);
+        bench.pass(Duration::from_millis(1));
+        assert_eq!(record(&bench).not_fresh_since, Some(inherited.ends_at()));
+    }
+}
+
+/// What is kept of a release when the host leaves it has the beacons that came since it was adopted.
+#[test]
+fn a_host_that_goes_back_counts_the_beacons_of_what_it_kept() {
+    let first = Release::new(1, START, &["a"]);
+    let mut bench = Bench::holding(&first);
+    bench.now = START.plus(HOUR * 10);
+    let at = confirm(&mut bench, &first);
+    let kept = bench.node.adoption().unwrap().clone().fresh_as(record(&bench));
+    let next = Release::new(2, bench.now, &["b"]);
+    bench.adopt(&next);
+    bench.now = START.plus(FRESH + HOUR);
+    go_back(&mut bench, &kept);
+    bench.give(NodeInput::Tick);
+    assert_eq!((record(&bench).freshness.signed_at, record(&bench).not_fresh_since), (at, None));
 }
 
 #[test]

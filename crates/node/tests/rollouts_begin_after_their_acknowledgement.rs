@@ -264,6 +264,38 @@ fn no_wave_begins_before_its_signed_time() {
     }
 }
 
+/// ROL-1: whether it is in a percent wave the node finds itself, by the draw of docs/protocol.md, whatever wave the control
+/// plane names: it begins in the wave of 25 % and not in that of 24 %.
+#[test]
+fn no_percent_wave_takes_a_node_that_it_does_not_draw() {
+    let held = Release::new(1, START, &["a"]);
+    let draw = |seed: &str| {
+        let length = (seed.len() as u64).to_be_bytes();
+        let hashed =
+            [b"muster rollout draw\0".as_slice(), &length, seed.as_bytes(), common::HOST.as_bytes()].concat();
+        let first: [u8; 8] = Digest::of(&hashed).as_bytes()[..8].try_into().unwrap();
+        u64::from_be_bytes(first) % 10_000
+    };
+    assert_eq!([draw("stable"), draw("b")], [2430, 4681]);
+    for (seed, percent, begins) in
+        [("stable", 24, false), ("stable", 25, true), ("b", 46, false), ("b", 47, true)]
+    {
+        let mut drawn = terms(OnFailure::Halt);
+        drawn.seed = seed.to_owned();
+        drawn.waves[0].members = WaveMembers::Percent(percent);
+        let mut next = in_waves(2, &["b"], OnFailure::Halt);
+        next.header.rollout = Some(Arc::new(drawn));
+        let mut bench = Bench::holding(&held);
+        prepare(&mut bench, &next, &["canary"]);
+        let wanted = match begins {
+            true => RolloutEventBody::DispatchAck,
+            false => RolloutEventBody::DispatchReject { code: "not-before".to_owned() },
+        };
+        let answer = asks(&bench, &next, until(&bench));
+        assert_eq!(said(&bench.exchange(answer)), [&wanted], "{percent} % of {seed}");
+    }
+}
+
 /// ROL-1: the control plane's clock is not the host's. A stolen one that says a later time opens no wave with it.
 #[test]
 fn no_time_of_the_control_plane_opens_a_wave() {

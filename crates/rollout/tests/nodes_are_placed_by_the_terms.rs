@@ -1,17 +1,22 @@
 //! ROL-1: which wave, budgets and edges a node has is a function of the signed terms and of what is declared
-//! of it; percent waves are drawn evenly, and a wave that is drawn wider keeps whom it had.
+//! of it; percent waves are drawn evenly, as docs/protocol.md says, and a wave that is drawn wider keeps whom it had.
 
+use std::fmt::{Display, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::model::share::Share;
-use ::model::{Hostname, Timestamp};
+use ::model::{Digest, Hostname, Timestamp};
 use lang::Pattern;
 use rollout::{Coverage, CoverageMistake, DRAWS, Placement, PossiblePlaces, RolloutRules, draw};
 use trust::RolloutTerms;
 use trust::rollout_terms::{NodeEdge, WaveMembers};
 
 use crate::model::terms::{budget, declared, selector, wave};
+
+const BEGIN: &str = "<!-- a draw: begin, made by a test -->\n";
+const END: &str = "<!-- a draw: end -->\n";
 
 fn host(number: u32) -> Hostname {
     format!("h{number}").parse().unwrap()
@@ -68,6 +73,45 @@ fn a_draw_is_the_same_everywhere_and_another_with_another_seed() {
     let same = (0..1000).filter(|number| draw("a", &host(*number)) == draw("b", &host(*number))).count();
     assert!(same < 5 && (0..1000).all(|number| draw("a", &host(number)) < DRAWS));
     assert_ne!(draw("ab", &"c".parse().unwrap()), draw("a", &"bc".parse().unwrap()));
+}
+
+/// The page says how any client draws, with an example that follows from what stands there: made here by that text, and
+/// by the code.
+#[test]
+fn the_draw_is_that_of_the_page() {
+    let (seed, hostname) = ("stable", "web-1".parse::<Hostname>().unwrap());
+    let (length, name) = ((seed.len() as u64).to_be_bytes(), hostname.as_str().as_bytes());
+    let hashed = [b"muster rollout draw\0".as_slice(), &length, seed.as_bytes(), name].concat();
+    let hash = Digest::of(&hashed);
+    let number = u64::from_be_bytes(hash.as_bytes()[..8].try_into().unwrap());
+    let drawn = draw(seed, &hostname);
+    assert_eq!(u64::from(drawn), number % 10_000);
+    let is_in = |percent: u8| {
+        let waves = vec![wave("some", WaveMembers::Percent(percent), 0, 100)];
+        let terms = RolloutTerms { waves, seed: seed.to_owned(), ..RolloutTerms::default() };
+        rules(terms).place(&hostname, &declared(&[])).wave == 0
+    };
+    let least = (1..=100).find(|percent| is_in(*percent)).unwrap();
+    assert!((1..=100).all(|percent| is_in(percent) == (percent >= least)));
+    let mut made = String::from("```text\n");
+    let mut line = |name: &str, value: &dyn Display| writeln!(made, "{name:<26} {value}").unwrap();
+    line("seed", &seed);
+    line("hostname", &hostname);
+    let hex = hashed.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    line("what is hashed", &hex);
+    line("its SHA-256", &hash);
+    line("its first 8 bytes", &number);
+    line("draw", &drawn);
+    line("the least percent", &least);
+    made.push_str("```\n");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the example");
+    let (found, after) = rest.split_once(END).expect("the example ends");
+    if std::env::var_os("MUSTER_BLESS").is_some() {
+        return std::fs::write(&path, format!("{before}{BEGIN}{made}{END}{after}")).unwrap();
+    }
+    assert!(found == made, "the example of a draw is not current; MUSTER_BLESS=1 writes it:\n{made}");
 }
 
 #[test]

@@ -35,6 +35,13 @@ pub struct Floor {
     pub freshness_secs: Option<u64>,
 }
 
+impl Floor {
+    /// Whether the header of the highest release names this one to go back to, by its number and its header's digest.
+    pub fn names(&self, seq: u64, header: &Digest) -> bool {
+        self.fallbacks.iter().any(|named| named.seq == seq && named.header == *header)
+    }
+}
+
 /// Who is asked to adopt, and by what it judges.
 #[derive(Clone, Copy)]
 pub struct Judge<'a> {
@@ -230,12 +237,10 @@ pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
     };
     check_identity(&header, offer, by)?;
     header.check_rollout().map_err(|error| Refusal::Malformed(error.to_string()))?;
-    let fallback = by.floor.fallbacks.iter().any(|named| named.seq == header.seq && named.header == digest);
+    let fallback = by.floor.names(header.seq, &digest);
     check_number(&header, &digest, fallback, by.floor)?;
-    let freshness = match fallback {
-        true => Freshness::of_fallback(&header, beacon.as_ref(), by.floor),
-        false => Freshness::of(&header, beacon.as_ref()),
-    };
+    let own = Freshness::of(&header, beacon.as_ref());
+    let freshness = if fallback { own.of_fallback(by.floor) } else { own };
     check_dates(&header, freshness, fallback, by.time)?;
     offer.proof.verify(&header.selection, by.hostname, &offer.entry, by.matches)?;
     let newest_signature = by.time.after_header(header.created).remembered(freshness.signed_at);

@@ -33,12 +33,11 @@ impl Freshness {
         Freshness { signed_at, window_secs: header.freshness_secs }
     }
 
-    /// That of a named fallback: it is as fresh as what names it, and no longer than that or it says itself.
-    pub(crate) fn of_fallback(header: &Header, beacon: Option<&Beacon>, floor: &Floor) -> Freshness {
-        let own = Freshness::of(header, beacon);
+    /// That of a named fallback, by its own: it is as fresh as what names it, and no longer than that or it says itself.
+    pub fn of_fallback(self, floor: &Floor) -> Freshness {
         Freshness {
-            signed_at: own.signed_at.max(floor.newest_signature),
-            window_secs: own.window_secs.min(floor.freshness_secs.unwrap_or(u64::MAX)),
+            signed_at: self.signed_at.max(floor.newest_signature),
+            window_secs: self.window_secs.min(floor.freshness_secs.unwrap_or(u64::MAX)),
         }
     }
 

@@ -68,7 +68,7 @@ impl HostReturn<'_> {
     /// # Errors
     /// [`ReturnHostError`]: the host is in the middle, without a mark, and goes on when this is called again.
     pub fn carry_out(&self, from: GenerationId, to: &Generation) -> Result<ReturnedHost, ReturnHostError> {
-        let adoption = self.files.adoption_for_return(to, self.runner.durable().adoption()?)?;
+        let adoption = self.files.adoption_for_return(self.runner.durable(), to)?;
         self.files.leave()?;
         if let Some(adoption) = &adoption {
             (self.adopt)(adoption)?;

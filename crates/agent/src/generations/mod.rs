@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use activation::{ActivationRecord, ActivationStage, BootMoment, Generation, GenerationId};
 use model::Digest;
-use node::Adoption;
+use node::{Adoption, FreshnessRecord};
 use serde::{Deserialize, Serialize};
 use spool::{Disk, PeekedFile, SpoolError, StateFile};
 
@@ -366,11 +366,24 @@ impl GenerationFiles {
         })
     }
 
+    /// As the host leaves it, whatever was kept of it before: since then its release may have been published again, and
+    /// had beacons.
     fn keep_confirmed(&self, durable: &Durable, to_be: &ActivationRecord) -> Result<(), ArmReturnError> {
         let confirmed = to_be.confirmed.id;
-        if confirmed != GenerationId::AS_FOUND && self.kept_adoption(confirmed)?.is_none() {
-            let held = durable.adoption()?.filter(|held| GenerationId(held.root) == confirmed);
-            self.keep(durable, &held.ok_or(ArmReturnError::NotKept(confirmed))?)?;
+        if confirmed != GenerationId::AS_FOUND {
+            let is_kept = self.kept_adoption(confirmed)?.is_some();
+            match durable.adoption()?.filter(|held| GenerationId(held.root) == confirmed) {
+                Some(held) => {
+                    let record = durable.freshness(&held)?;
+                    let held = held.fresh_as(&record);
+                    match is_kept {
+                        true => self.adoption_file(confirmed).store(&held)?,
+                        false => self.keep(durable, &held).map(drop)?,
+                    }
+                }
+                None if is_kept => {}
+                None => return Err(ArmReturnError::NotKept(confirmed)),
+            }
         }
         Ok(self.keep_agent(confirmed)?)
     }
@@ -397,16 +410,17 @@ impl GenerationFiles {
         &self.watchdog
     }
 
-    /// What is adopted to return to a generation: its set, without the floor of releases, which stays that of the release
-    /// held. The host as it was found is a release without any object. `None`: nothing was ever held.
+    /// What is adopted to return to a generation: its set, as [`Adoption::returned_to`] has it. The host as it was found
+    /// is a release without any object. `None`: nothing was ever held.
     ///
     /// # Errors
     /// [`ReturnHostError::NotKept`] where its set is not kept, and those of the disk.
     pub fn adoption_for_return(
         &self,
+        durable: &Durable,
         to: &Generation,
-        held: Option<Adoption>,
     ) -> Result<Option<Adoption>, ReturnHostError> {
+        let held = durable.adoption()?;
         if to.id == GenerationId::AS_FOUND {
             let as_found = |held| Adoption { root: Digest::ZERO, objects: Default::default(), ..held };
             return Ok(held.map(as_found));
@@ -414,7 +428,11 @@ impl GenerationFiles {
         let kept = self.kept_adoption(to.id)?;
         let is_held = held.as_ref().is_some_and(|held| GenerationId(held.root) == to.id);
         match (kept, held) {
-            (Some(kept), Some(held)) => Ok(Some(Adoption { floor: held.floor, ..kept })),
+            (Some(kept), Some(held)) => {
+                // A record that cannot be read, as a newer agent wrote it, holds no return up.
+                let record = durable.freshness(&held).unwrap_or_else(|_| FreshnessRecord::of(&held));
+                Ok(Some(kept.returned_to(&held, &record)))
+            }
             (Some(kept), None) => Ok(Some(kept)),
             (None, held) if is_held => Ok(held),
             (None, _) => Err(ReturnHostError::NotKept(to.id)),

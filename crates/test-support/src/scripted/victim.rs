@@ -38,6 +38,8 @@ pub struct Victim {
     pub root: PathBuf,
     state: PathBuf,
     daemon: Option<Child>,
+    /// What runs the agent.
+    prefix: Vec<String>,
     _dir: tempfile::TempDir,
 }
 
@@ -96,7 +98,7 @@ impl Victim {
             std::fs::create_dir_all(root.join(made)).unwrap();
         }
         joined(control.url(), control.ca(), &state, &root, Commands::Allowed);
-        let mut victim = Victim { control, root, state, daemon: None, _dir: dir };
+        let mut victim = Victim { control, root, state, daemon: None, prefix: Vec::new(), _dir: dir };
         victim.begin();
         victim.adopts(plan).await;
         victim
@@ -111,6 +113,21 @@ impl Victim {
         self.daemon = Some(command.spawn().unwrap());
     }
 
+    /// Starts it anew with file systems of its own, which [`Victim::mounts`] changes: that needs root.
+    pub fn isolate_mounts(&mut self) {
+        self.kill();
+        self.prefix = ["unshare", "--mount"].map(str::to_owned).to_vec();
+        self.begin();
+    }
+
+    /// Runs this in the file systems that its agent sees.
+    #[track_caller]
+    pub fn mounts(&self, script: &str) {
+        let pid = self.pid().to_string();
+        let inside = ["--target", &pid, "--mount", "sh", "-ec", script];
+        assert!(Command::new("nsenter").args(inside).status().unwrap().success(), "{script}");
+    }
+
     /// Kills the agent.
     pub fn kill(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
@@ -120,7 +137,14 @@ impl Victim {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(program("muster-agent"));
+        let mut command = match self.prefix.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program("muster-agent"));
+                command
+            }
+            None => Command::new(program("muster-agent")),
+        };
         command.arg("--state").arg(&self.state).arg("--root").arg(&self.root).arg("--allow-exec");
         without_proxies(&mut command);
         command
