@@ -1,6 +1,7 @@
 //! ROL-1, ROL-5, ROL-7, ROL-12: a real agent under a scripted control plane takes part in a rollout. It begins once its
-//! acknowledgement was taken, confirms with its probes asked after the switch, and goes back by itself otherwise: with a
-//! probe that fails, with the control plane gone, with itself killed. SEC-3: what a probe printed stays at the host.
+//! acknowledgement was taken, confirms with its probes asked after the switch, or after the boot that the release needs,
+//! and goes back by itself otherwise: with a probe that fails, with the control plane gone, with itself killed. SEC-3:
+//! what a probe printed stays at the host.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,14 +9,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use activation::{ActivationRecord, ActivationStage, BootTime, Trial};
+use activation::{ActivationRecord, ActivationStage, BootTime, MAX_BOOTS, Trial};
 use agent::generations::GenerationFiles;
 use model::Timestamp;
 use model::health_probe::{ChannelProbe, HealthProbe, HealthProbeKind, HealthProbeMode};
 use model::log::FactBody;
 use model::rollout::{ProbeOutcome, RolloutDispatch, RolloutEventBody, RolloutFact, RolloutId, RolloutTask};
 use spool::{Disk, PeekedFile, StateFile};
-use test_support::agent_state::machine_options;
+use test_support::agent_state::{machine_options, resource};
 use test_support::scripted::key;
 use test_support::scripted::stage::{MadeOffer, OfferPlan};
 use test_support::scripted::victim::{Victim, delegating};
@@ -88,6 +89,7 @@ fn kinds(victim: &Victim) -> Vec<&'static str> {
     let kind = |event: &RolloutEventBody| match event {
         RolloutEventBody::DispatchAck => "ack",
         RolloutEventBody::ActivationStarted => "started",
+        RolloutEventBody::ActivationDeferred { .. } => "deferred",
         RolloutEventBody::ActivationComplete { .. } => "complete",
         RolloutEventBody::ProbeTopologyDeclared { .. } => "declared",
         RolloutEventBody::ProbeResult { outcome: ProbeOutcome::Pass, .. } => "pass",
@@ -128,6 +130,10 @@ fn stage(victim: &Victim) -> ActivationStage {
     }
 }
 
+fn of_another_boot(trial: &mut Trial) {
+    trial.boot = "another-boot".parse().unwrap();
+}
+
 /// The host is on trial, and its record says something else of that from now on; its agent does not run.
 async fn on_trial_with(victim: &mut Victim, change: impl Fn(&mut Trial)) {
     until("it is to be confirmed", async || {
@@ -135,9 +141,16 @@ async fn on_trial_with(victim: &mut Victim, change: impl Fn(&mut Trial)) {
     })
     .await;
     victim.kill();
+    change_trial(victim, change);
+}
+
+fn change_trial(victim: &Victim, change: impl Fn(&mut Trial)) {
     let file = record_file(victim);
     let PeekedFile::Value(mut record) = file.peek().unwrap() else { panic!("there is a record") };
-    let ActivationStage::Confirming(trial) = &mut record.under_way else { panic!("{record:?}") };
+    let (ActivationStage::Confirming(trial) | ActivationStage::Deferred(trial)) = &mut record.under_way
+    else {
+        panic!("{record:?}")
+    };
     change(trial);
     file.store(&record).unwrap();
 }
@@ -401,10 +414,94 @@ async fn it_goes_back_when_the_boot_is_another_one() {
     let mut plan = in_waves("six\n", "test -e $MUSTER_ROOT/ready");
     plan.policy.probes[0].probe.grace = Duration::from_secs(600);
     begins(&victim, &plan).await;
-    on_trial_with(&mut victim, |trial| trial.boot = "another-boot".parse().unwrap()).await;
+    on_trial_with(&mut victim, of_another_boot).await;
     // Its probes pass now.
     std::fs::write(victim.root.join("ready"), "").unwrap();
     victim.begin();
+    is_back(&victim).await;
+    let why = failed(&victim);
+    assert!(why.as_ref().is_some_and(|why| why.contains("went down before")), "{why:?}");
+}
+
+/// Release 6, whose run asks for a boot, as the package of a kernel does.
+fn with_kernel(script: &str) -> OfferPlan {
+    let install = "mkdir -p $MUSTER_ROOT/run && echo linux-image > $MUSTER_ROOT/run/reboot-required.pkgs && \
+                   touch $MUSTER_ROOT/run/reboot-required $MUSTER_ROOT/etc/kernel";
+    let kernel = [("command", install.into()), ("creates", "/etc/kernel".into())];
+    OfferPlan { resources: vec![resource("shell", "kernel", &kernel)], ..in_waves("six\n", script) }
+}
+
+/// It is switched, says what asks for a boot, and asks no probe; nor does an agent that starts anew in the same boot.
+async fn waits_for_boot(victim: &mut Victim) {
+    says(victim, "deferred").await;
+    for starts_anew in [false, true] {
+        if starts_anew {
+            victim.kill();
+            victim.begin();
+        }
+        victim.contacts(2).await;
+        assert_eq!(kinds(victim), ["ack", "started", "deferred"]);
+        assert!(matches!(stage(victim), ActivationStage::Deferred(_)), "{:?}", stage(victim));
+        assert_eq!(victim.status()["daemon"]["activation"]["text"], "takes effect at the next boot");
+    }
+    let (_, last) = said(victim).pop().unwrap();
+    assert_eq!(last.event, RolloutEventBody::ActivationDeferred { component: "linux-image".to_owned() });
+    assert_eq!(victim.file("/etc/motd"), "six\n");
+}
+
+/// The host goes down and comes up: of another boot is what the agent wrote, and gone what lies below `/run`.
+fn boots(victim: &mut Victim) {
+    victim.kill();
+    change_trial(victim, of_another_boot);
+    let _ = std::fs::remove_file(victim.root.with_file_name("state").join("process.json"));
+    let _ = std::fs::remove_dir_all(victim.root.join("run"));
+    victim.begin();
+}
+
+/// ROL-7: a release that takes effect at a boot waits for it, and is confirmed by what its probes say after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_needs_a_boot_is_confirmed_after_it() {
+    let mut victim = Victim::start().await;
+    begins(&victim, &with_kernel("grep -q six $MUSTER_ROOT/etc/motd")).await;
+    waits_for_boot(&mut victim).await;
+    boots(&mut victim);
+    says(&victim, "converged").await;
+    assert_eq!(kinds(&victim)[3..], ["complete", "declared", "pass", "converged"]);
+    assert_eq!(victim.control.stage.play().held.clone().unwrap().seq, 6);
+}
+
+/// ROL-7: what fails since the boot takes the host back, as it would without one.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_back_when_the_boot_broke_it() {
+    let mut victim = Victim::start().await;
+    begins(&victim, &with_kernel("test -e $MUSTER_ROOT/run/linux")).await;
+    waits_for_boot(&mut victim).await;
+    std::fs::write(victim.root.join("run/linux"), "").unwrap();
+    boots(&mut victim);
+    is_back(&victim).await;
+    assert_eq!(kinds(&victim)[3..8], ["complete", "declared", "fail", "first failure", "failed"]);
+    let why = failed(&victim);
+    assert!(why.as_ref().is_some_and(|why| why.contains("motd")), "{why:?}");
+}
+
+/// ROL-7: a host that goes down in it again and again, before anything can confirm it, boots so often and no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_back_when_it_boots_again_and_again() {
+    let mut victim = Victim::start().await;
+    let mut plan = with_kernel("false");
+    plan.policy.probes[0].probe.grace = Duration::from_secs(600);
+    begins(&victim, &plan).await;
+    waits_for_boot(&mut victim).await;
+    for booted in 1..=usize::from(MAX_BOOTS) {
+        boots(&mut victim);
+        until("its probes are asked", async || {
+            let asked = kinds(&victim).iter().filter(|kind| **kind == "declared").count();
+            (asked >= booted).then_some(())
+        })
+        .await;
+        assert_eq!(victim.file("/etc/motd"), "six\n", "boot {booted}");
+    }
+    boots(&mut victim);
     is_back(&victim).await;
     let why = failed(&victim);
     assert!(why.as_ref().is_some_and(|why| why.contains("went down before")), "{why:?}");

@@ -1,6 +1,6 @@
-//! ROL-7: probes of real agents over HTTP, of a metric and of a command: what fails within its grace, or for less than it
-//! has to go on failing, decides nothing; what goes on failing is returned from, and the rollout stops. What the probe came
-//! to is said of the rollout and at the host.
+//! ROL-7: probes of real agents over HTTP and TCP, of a metric and of a command: what fails within its grace, or for less
+//! than it has to go on failing, decides nothing; what goes on failing is returned from, and the rollout stops. What the
+//! probe came to is said of the rollout and at the host.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -149,6 +149,29 @@ fn over_http_and_of_a_metric_and_a_command() {
     }
     fleet.publish("eighth");
     fleet.until_state("fast", "Terminal");
+}
+
+/// A port that accepts connections, and that refuses them once nobody listens.
+#[test]
+fn over_tcp() {
+    let fleet = WaveFleet::start(&[fast("web-1", "web"), fast("web-2", "web")]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    fleet.rollouts(&format!(
+        "{ROLLOUT}probes:\n  port: {{tcp: \"{address}\", every: 1s, timeout: 1s, grace: 0s, sustained: 2s}}\n"
+    ));
+    fleet.publish("second");
+    fleet.until_state("fast", "Terminal");
+    assert_eq!((fleet.said("web-1"), fleet.said("web-2")), ("second".to_owned(), "second".to_owned()));
+
+    drop(listener);
+    fleet.publish("third");
+    let view = fleet.until_state("fast", "Reverted");
+    fleet.until_says("web-1", "second");
+    fleet.until_explained("web-1", "the probe port went on failing");
+    let log = fleet.agents[0].log();
+    assert!(log.contains(&format!("a probe: {address}: ")), "{log}");
+    assert_eq!(fleet.said("web-2"), "second", "{view:#}");
 }
 
 /// What a probe that never ends or prints without end comes to: the node ends it in its time, says why, and is back.

@@ -1,5 +1,6 @@
 //! ROL-1: with real programs a rollout keeps its budgets, also one that two channels share, its edges, pins, freeze windows
-//! and `notBefore`, and `rollout explain` says of each node what holds it. A node that is removed in mid-wave holds nobody.
+//! and `notBefore`, goes after another channel's, and `rollout explain` says of each node what holds it. A node that is
+//! removed in mid-wave holds nobody.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -135,6 +136,30 @@ fn edges_pins_windows_and_times_hold_their_nodes() {
     }
     assert!(published.elapsed().as_secs() >= 4, "{:?}", published.elapsed());
     fleet.until_state("fast", "Terminal");
+}
+
+/// A channel goes after another one, whose release was halted: only one that is through lets it begin.
+#[test]
+fn a_channel_waits_for_one_that_was_halted() {
+    let fleet = WaveFleet::start(&[fast("web-1", "web"), slow("web-2")]);
+    let all = "waves: [{name: all, nodes: \"*\", gate: {soak: 1s}}]\n    confirm: {window: 5m}";
+    let ready = HELD.replace("grace: 1h", "grace: 0s, sustained: 1s");
+    fleet.rollouts(&format!(
+        "rollouts:\n  fast:\n    {all}\n    onFailure: rollback\n  slow:\n    {all}\n    after: [fast]\n{ready}"
+    ));
+    fleet.publish("second");
+    fleet.until_explained("web-2", "channel fast goes first, and its newest rollout is not through");
+    fleet.until_state("fast", "Reverted");
+    fleet.until_explained("web-2", "channel fast goes first, and its newest rollout is not through");
+    assert_eq!(fleet.said("web-2"), "first");
+
+    for name in ["web-1", "web-2"] {
+        fleet.mark(name, "/ready", true);
+    }
+    fleet.publish("third");
+    fleet.until_says("web-2", "third");
+    assert_eq!(fleet.rollout("fast")["state"], "Terminal");
+    fleet.until_state("slow", "Terminal");
 }
 
 /// What could never be carried out is refused before it is signed, with its place.

@@ -234,6 +234,27 @@ fn a_channel_goes_after_another() {
     assert!(world.why("b").contains("was asked"), "{}", world.why("b"));
 }
 
+/// A halt is no end: whoever goes after it waits until an operator lets it go on.
+#[test]
+fn a_channel_waits_for_one_that_was_halted() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB), ("b", WEB)]);
+    let late: Channel = "late".parse().unwrap();
+    let terms = RolloutTerms { after: vec![world.key.channel.clone()], ..all_at_once() };
+    assert_eq!(world.publish(release(&late, 41, terms, vec![joining("c", WEB, Some(40))])), Ok(()));
+    world.contact("c", Contact::Online);
+    world.activate("a");
+    world.fail("a");
+    world.back("a");
+    assert_eq!(world.state(), RolloutState::Failed);
+    for _ in 0..2 {
+        assert!(world.why("c").ends_with("channel stable goes first, and its newest rollout is not through"));
+        world.wait(86_400);
+    }
+    world.command(RolloutCommand::Resume);
+    through(&mut world, "b");
+    assert!(world.why("c").contains("was asked"), "{}", world.why("c"));
+}
+
 #[test]
 fn two_rollouts_share_a_budget() {
     let shared = || RolloutTerms { budgets: vec![budget("*", None, Some(1))], ..all_at_once() };

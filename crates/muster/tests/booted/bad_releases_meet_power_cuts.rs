@@ -1,6 +1,7 @@
 //! ROL-7, ROL-10: a real rollout on three booted hosts, whose canary reboots in mid-activation, or loses its power at each
 //! point where something of the activation became durable. Where the release was not confirmed the host is back on
-//! what it had, says so, and the rollout stops; where it was, or was not begun, the rollout goes on.
+//! what it had, says so, and the rollout stops; where it was, or was not begun, the rollout goes on. So it does after the
+//! reboot that a release needs.
 //!
 //! Points that last for less than a look at them (1 ms) are those of `crates/agent/tests/hosts_return_offline.rs`, which
 //! kills the process at each operation of the disk.
@@ -21,6 +22,13 @@ const READY: &str = "probes:
 /// A release whose run takes some seconds.
 fn slow(text: &str) -> String {
     hello(text) + "  - exec: [/bin/sleep, \"2\"]\n    id: slow\n    unless: test -e /root/fast\n"
+}
+
+/// A release that takes effect at a boot, where the host has what asks for one.
+fn with_kernel(text: &str) -> String {
+    hello(text)
+        + "  - exec: [mv, /root/old-kernel, /run/reboot-required]\n    id: kernel\n    \
+           onlyif: test -e /root/old-kernel\n"
 }
 
 fn stage(host: &BootedHost) -> ActivationStage {
@@ -110,6 +118,20 @@ fn power(waves: &mut BootedWaves) {
         waves.cut_power_when(moment, is_reached);
         waves.assert_confirmed(moment, &format!("goes on {at}\n"));
     }
+
+    // It is confirmed after its boot, and no other host gets it before.
+    waves.canary().write("/root/old-kernel", "", 0o600);
+    let _ = waves.publish(&with_kernel("needs a boot"));
+    waves.until("it waits for its boot", |host| matches!(stage(host), ActivationStage::Deferred(_)));
+    waves.canary().wait_until("it is told so", MINUTE, || {
+        let why = waves.fleet.server.ok(&["rollout", "explain", "web-1"]);
+        why.contains("the release takes effect at its next boot")
+    });
+    for host in &waves.hosts[1..] {
+        assert_eq!(host.read("/etc/hello").as_deref(), Some("goes on 3\n"), "{}", host.name());
+    }
+    waves.canary().reboot();
+    waves.assert_confirmed("a release that needs a boot", "needs a boot\n");
 
     // The host has had more of them by now than it keeps.
     let kept = record(waves.canary()).unwrap().kept;

@@ -1,6 +1,7 @@
 //! ROL-1, ROL-7, ROL-10, ROL-12: real releases on booted hosts, three for each line. A release that breaks the network, the
-//! agent's unit or its program, that kills the agent again and again, or whose service hangs after 20 s, is undone by the
-//! host that got it first, by itself, and stops there: it goes on to nobody, and the host says why once it can.
+//! agent's unit or its program, that kills the agent again and again, that stops a unit, or whose service hangs after 20 s,
+//! is undone by the host that got it first, by itself, and stops there: it goes on to nobody, and the host says why once it
+//! can.
 //!
 //! The lines run side by side: a host that is cut off waits for the end of its window, a minute at least.
 
@@ -124,7 +125,13 @@ const SHOP_ANSWERS: &str = "probes:
                             every: 1s, timeout: 1s, grace: 1s, sustained: 3s}
 ";
 
-/// The service that a release is about hangs, and the agent's program is another one.
+/// Says that two units are up, one of which is nowhere.
+const UNITS_ARE_UP: &str = "probes:
+  cron: {unit: cron, every: 1s, timeout: 1s, grace: 0s, sustained: 2s}
+  nowhere: {unit: nowhere.timer, every: 1s, timeout: 1s, grace: 0s, sustained: 2s}
+";
+
+/// The service that a release is about hangs, the agent's program is another one, and units are not up.
 fn service_and_program(waves: &mut BootedWaves) {
     let rollout = waves.publish(&(hello("short-lived") + SHORT_LIVED));
     let why = "the probe shop failed: it exits with 1";
@@ -139,6 +146,15 @@ fn service_and_program(waves: &mut BootedWaves) {
         host.path("/usr/bin/muster-agent").metadata().is_ok_and(|file| file.len() < 1024 * 1024)
     });
     waves.assert_undone("the agent's program replaced by /bin/false", &rollout, NOT_CONFIRMED);
+
+    waves.declare("2s", UNITS_ARE_UP);
+    let rollout = waves.publish(&(hello("no cron") + "  - service: cron\n    state: stopped\n"));
+    waves.assert_undone("a unit stopped, and one that is nowhere", &rollout, "went on failing");
+    assert_eq!(waves.canary().sh("systemctl is-active cron"), "active\n");
+    let journal = waves.canary().sh("journalctl --no-pager --unit muster-agent");
+    for said in ["a probe: cron.service is inactive (dead)", "a probe: there is no unit nowhere.timer"] {
+        assert!(journal.contains(said), "{said:?} is not in {journal}");
+    }
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl BootedWaves {
         fleet.module("hello", &hello("first"));
         let [one, two, three] = &hosts;
         fleet.publish_until_converged(&[one, two, three]);
-        declare(&fleet, line);
+        declare(&fleet, line.soak, line.probes);
         let program = std::fs::read(one.path(PROGRAM)).unwrap();
         let untouched = [touched(two), touched(three)];
         BootedWaves { fleet, hosts, program, untouched, confirmed: "first\n".to_owned() }
@@ -82,6 +82,11 @@ impl BootedWaves {
     /// The host that every release reaches first.
     pub fn canary(&self) -> &BootedHost {
         &self.hosts[0]
+    }
+
+    /// Declares other waves and probes for later releases.
+    pub fn declare(&self, soak: &str, probes: &str) {
+        declare(&self.fleet, soak, probes);
     }
 
     /// Adds a file to the module, for its resources to name as their source.
@@ -218,8 +223,7 @@ impl BootedWaves {
 }
 
 /// One host first, and the others after it was confirmed; what fails goes back.
-fn declare(fleet: &BootedFleet, line: &WaveLine) {
-    let WaveLine { soak, probes, .. } = line;
+fn declare(fleet: &BootedFleet, soak: &str, probes: &str) {
     let yaml = format!(
         "rollouts:\n  fast:\n    waves:\n      - {{name: canary, nodes: [web-1], gate: {{soak: {soak}}}}}\n      \
          - {{name: rest, gate: {{soak: 1s}}}}\n    onFailure: rollback\n    confirm: {{window: 1m}}\n{probes}"

@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::identity::Membership;
 use agent::state::StateDir;
 use bytes::Bytes;
-use catalog::module::{Declared, FileRef, Params};
+use catalog::module::{Declared, DeclaredResource, FileRef, Params};
 use http::StatusCode;
 use http::request::Parts;
 use model::exchange::{Answer, CheckIn, HeldRelease, Offer, SetOffer};
@@ -155,6 +155,8 @@ pub struct OfferPlan {
     pub policy: Policy,
     /// What else is in the node's set.
     pub objects: Vec<(ObjectKey, Vec<u8>)>,
+    /// What else its module makes of the host.
+    pub resources: Vec<DeclaredResource>,
     pub signer: u8,
     /// How it reaches its nodes; at once where there is nothing.
     pub rollout: Option<RolloutTerms>,
@@ -181,6 +183,7 @@ pub fn plan(seq: u64, motd: &str) -> OfferPlan {
         blob: None,
         policy: Policy::default(),
         objects: Vec::new(),
+        resources: Vec::new(),
         signer: RELEASE,
         rollout: None,
     }
@@ -207,6 +210,7 @@ pub fn objects(plan: &OfferPlan) -> Vec<(ObjectKey, Vec<u8>)> {
         }
     };
     module.resources.push(motd);
+    module.resources.extend(plan.resources.iter().cloned());
     let params = Params {
         node: Declared { channel: plan.channel.to_owned(), ..Declared::default() },
         modules: vec!["base".to_owned()],
