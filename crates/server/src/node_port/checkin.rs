@@ -191,9 +191,10 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
     let (taken, was_late, contact) = {
         let mut entry = caller.slot.lock();
         plane.index.touch(&caller.slot, &mut entry);
-        let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
-        let was_late = entry.node.silent_since().is_none_or(late);
-        let says_more = entry.node.last_seen.is_none()
+        let (silent_since, promised) = (entry.node.silent_since(), entry.node.promised);
+        let is_first = entry.node.last_seen.is_none();
+        let was_late = is_first || contact_of(silent_since, promised, now()) != Contact::Online;
+        let says_more = is_first
             || entry.node.held != request.held
             || entry.node.run != request.run
             || entry.node.runs.unmade.as_deref() != request.unmade_run.as_ref()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::NodeId;
-use model::status::{Contact, contact_of};
+use model::status::contact_of;
 use plane::PointerChange;
 use rollout::{
     EventAnswer, RolloutAnswer, RolloutCommit, RolloutEffect, RolloutInput, RolloutKey, RolloutNote,
@@ -169,8 +169,7 @@ impl DurableRollouts {
                 if change != PointerChange::Same {
                     plane.index.mark_entry(&slot, &mut entry);
                 }
-                let late = |seen| contact_of(seen, entry.node.promised, now());
-                let contact = entry.node.silent_since().map_or(Contact::Online, late);
+                let contact = contact_of(entry.node.silent_since(), entry.node.promised, now());
                 (change, entry.node.contact_untold(contact))
             };
             if let Some(contact) = contact {
