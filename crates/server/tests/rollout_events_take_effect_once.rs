@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::log::FactBody;
+use model::log::{Fact, FactBody};
 use model::rollout::{ProbeOutcome, RolloutEventBody, RolloutTask};
 use rollout::{NodeRolloutState, RolloutState};
 use server::api::rollouts::{NodeRolloutView, RolloutView};
@@ -87,6 +87,29 @@ async fn a_lost_event_holds_up_none_after_it() {
     node.event_seq -= 3;
     node.say(&rollout, RolloutEventBody::Failed { message: "late".into() }).await;
     assert_eq!(state(&mut operator).await, NodeRolloutState::Activating);
+}
+
+/// An event whose fact is behind a gap takes no effect: those before it are neither lost nor duplicates of it once they
+/// come (SCL-4).
+#[tokio::test]
+async fn an_event_behind_a_gap_comes_again_with_its_fact() {
+    let (fleet, mut node, _) = begun().await;
+    let mut operator = fleet.operator().await;
+    let rollout = node.until_asked().await;
+    let first = node.event(&rollout, RolloutEventBody::DispatchAck);
+    let second = node.event(&rollout, RolloutEventBody::Failed { message: "it does not start".into() });
+    let answer = node.check_in(vec![second.clone()], 0).await.unwrap();
+    assert_eq!(answer.acked.unwrap().seq, 0, "the fact is asked for again");
+    assert_eq!(state(&mut operator).await, NodeRolloutState::Pending);
+    // Where the first is here, the one behind the gap is as little taken.
+    let fourth = Fact { seq: 4, ..node.event(&rollout, RolloutEventBody::DispatchAck) };
+    let answer = node.check_in(vec![fourth, first.clone()], 0).await.unwrap();
+    assert_eq!(answer.acked.unwrap().seq, 1);
+    assert_eq!(state(&mut operator).await, NodeRolloutState::Activating);
+    node.check_in(vec![first, second], 0).await.unwrap();
+    assert_eq!(state(&mut operator).await, NodeRolloutState::Failed);
+    assert_eq!((counted(&fleet, "taken").await, counted(&fleet, "duplicate").await), (2, 1));
+    assert_eq!(counted(&fleet, "refused").await, 0);
 }
 
 /// An acknowledgement of a request that was withdrawn begins nothing.
