@@ -229,6 +229,37 @@ async fn who_joins_in_the_middle_waits_for_its_wave() {
     assert_eq!(answer.offer.unwrap().header.payload, first_header(&fleet).await);
 }
 
+/// Behind a halt too it has a release of before: the newest that was through, and none that halted, runs, or gave way while
+/// it waited.
+#[tokio::test]
+async fn who_joins_behind_a_halt_has_what_was_through() {
+    let (fleet, mut nodes, second) = begun(1, terms("web-1", OnFailure::Halt)).await;
+    let mut operator = fleet.operator().await;
+    let rollout = nodes[0].until_asked().await;
+    nodes[0].begins(&rollout).await;
+    nodes[0].confirms(&rollout, &second).await;
+    for seq in [3, 4] {
+        let next = release(&fleet, seq, Some(terms("web-1", OnFailure::Halt)));
+        operator.publish(&next).await.unwrap();
+        nodes[0].event_seq = 0;
+        let rollout = nodes[0].until_asked().await;
+        nodes[0].begins(&rollout).await;
+        if seq == 3 {
+            nodes[0].say(&rollout, RolloutEventBody::Failed { message: "no".into() }).await;
+            assert_eq!(shown(&mut operator).await.state, RolloutState::Failed);
+            nodes[0].say(&rollout, RolloutEventBody::RollbackComplete { release: 2 }).await;
+        }
+    }
+    for seq in [5, 6] {
+        let next = release(&fleet, seq, Some(terms("web-1", OnFailure::Halt)));
+        operator.publish(&next).await.unwrap();
+    }
+    let late = RolloutNode::new(fleet.node("web-3").await);
+    let (dispatch, answer) = late.until(|dispatch| dispatch.task == RolloutTask::Hold).await;
+    assert_eq!((dispatch.seq, dispatch.wave.as_str()), (4, "rest"));
+    assert_eq!(answer.offer.unwrap().header, second.header);
+}
+
 /// A channel whose newest release says nothing of a rollout goes to all of its nodes at once, whatever was under way.
 #[tokio::test]
 async fn a_release_without_terms_ends_what_is_under_way() {
