@@ -9,6 +9,7 @@ use std::sync::Arc;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutTask};
 use rollout::{NodeRolloutState, RolloutState};
 use server::api::rollouts::{NodeRolloutView, RolloutView};
+use store::OperatorRole;
 use test_support::fleet::release::{Made, Plan, make, params};
 use test_support::fleet::rollouts::RolloutNode;
 use test_support::fleet::{Fleet, Operator};
@@ -144,6 +145,23 @@ async fn a_failure_in_the_first_wave_stops_it() {
     // Going on in spite of it is an operator's word.
     let _: RolloutView = operator.post("/v1/rollouts/stable/resume", &serde_json::json!({})).await.unwrap();
     nodes[1].until_asked().await;
+}
+
+/// OPS-5: why a node waits is told to an operator who may see that node alone without what becomes of others.
+#[tokio::test]
+async fn a_scope_shows_nothing_of_other_nodes() {
+    let (fleet, mut nodes, second) = begun(3, terms("web-1", OnFailure::Halt)).await;
+    let mut scoped = fleet.operator_with("erik", OperatorRole::Viewer, Some("web-2")).await;
+    let rollout = nodes[0].until_asked().await;
+    let told = explained(&mut scoped, "web-2").await.cause.unwrap();
+    assert_eq!(told, "its wave is closed: the gate of wave canary did not pass yet");
+    nodes[0].begins(&rollout).await;
+    nodes[0].activates(&rollout, &second).await;
+    nodes[0].say(&rollout, RolloutEventBody::Failed { message: "no".into() }).await;
+    let told = explained(&mut scoped, "web-2").await.cause.unwrap();
+    assert_eq!(told, "the rollout starts nothing any more: more nodes of wave canary failed than may");
+    let told = explained(&mut fleet.operator().await, "web-2").await.cause.unwrap();
+    assert!(told.contains("one is web-1"), "who may see the fleet is told which: {told}");
 }
 
 #[tokio::test]
