@@ -181,16 +181,23 @@ pub struct Cursor {
 
 /// Of `facts`, those that follow `after` without a gap, in order. Of two with one number
 /// the first counts.
-pub fn contiguous(after: u64, mut facts: Vec<Fact>) -> Vec<Fact> {
-    facts.sort_compactly_by_key(|fact| fact.seq);
-    let mut new: Vec<Fact> = Vec::with_capacity(facts.len());
-    for fact in facts {
-        let last = new.last().map_or(after, |last| last.seq);
-        if Some(fact.seq) == last.checked_add(1) {
-            new.push(fact);
-        } else if fact.seq > last {
-            break;
-        }
-    }
+pub fn contiguous(after: u64, facts: Vec<Fact>) -> Vec<Fact> {
+    let mut new = up_to_gap(after, facts);
+    new.retain(|fact| fact.seq > after);
+    new.dedup_by_key(|fact| fact.seq);
     new
+}
+
+/// Of `facts`, those that are known up to `after` or follow it without a gap, in order.
+pub fn up_to_gap(after: u64, mut facts: Vec<Fact>) -> Vec<Fact> {
+    facts.sort_compactly_by_key(|fact| fact.seq);
+    let mut last = after;
+    let is_behind_gap = |fact: &Fact| {
+        let follows = fact.seq <= last.saturating_add(1);
+        last = last.max(fact.seq);
+        !follows
+    };
+    let kept = facts.iter().position(is_behind_gap).unwrap_or(facts.len());
+    facts.truncate(kept);
+    facts
 }

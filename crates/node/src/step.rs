@@ -81,6 +81,8 @@ struct FetchingRelease {
     offer: Offer,
     adopted: Adopted,
     set: ObjectSet,
+    /// The release whose rollout the answer spoke of.
+    rollout_seq: Option<u64>,
 }
 
 /// The agent's step: what the node holds, and what it does next.
@@ -530,10 +532,11 @@ impl Node {
             self.on_beacon(beacon, now, effects);
         }
         let follows_pointer = self.on_dispatch(&answer, now, effects);
+        let rollout_seq = answer.rollout.as_ref().map(|dispatch| dispatch.seq);
         match answer.offer.filter(|_| follows_pointer) {
             // The newer trust document may judge it otherwise.
             Some(_) if self.chain.is_changing() => self.run_after_answer(now),
-            Some(offer) => self.on_offer(offer, now, effects),
+            Some(offer) => self.on_offer(offer, rollout_seq, now, effects),
             None => {
                 self.not_stuck();
                 // A no-change answer still leads to a full run on the held set (CNV-1).

@@ -197,6 +197,36 @@ fn a_delivery_over_a_stream_counts() {
     assert_eq!(begun(&effects).unwrap().part.seq, 1, "and a host that holds nothing acknowledges too");
 }
 
+/// ROL-1: a host that holds nothing waits for its wave on the release of before, also where that went out in waves: nobody
+/// asks for it any more. Its signed time counts all the same, and a host that holds a release stays on that.
+#[test]
+fn a_host_that_holds_nothing_waits_for_its_wave_on_the_release_of_before() {
+    let (before, next) = (in_waves(2, &["a"], OnFailure::Halt), in_waves(3, &["b"], OnFailure::Halt));
+    let other = Release::new(1, START, &["x"]);
+    for (holds, groups, adopts) in [
+        (None, ["canary"], true),
+        (None, ["web"], false),
+        (Some(&other), ["canary"], false),
+    ] {
+        let mut bench = holds.map_or_else(Bench::new, Bench::holding);
+        for turn in 0..3 {
+            let held = bench.node.adoption().map(|held| held.set());
+            let offer = offering(before.offer(held.as_ref()));
+            let waits = Answer { rollout: Some(dispatch(&next, RolloutTask::Hold)), ..offer };
+            bench.exchange(waits);
+            bench.give(NodeInput::Fetched);
+            let effects = bench.give(of_groups(&groups));
+            let adopted = adoption_of(&effects).map(|adoption| adoption.seq);
+            assert_eq!(adopted, adopts.then_some(2), "{groups:?} {turn}");
+            assert!(!effects.contains(&NodeEffect::CollectTraits), "nothing is to be said at once: {groups:?}");
+            assert!(bench.wait().unwrap() > Duration::from_secs(1), "nor a second later: {groups:?} {turn}");
+            if adopts {
+                break;
+            }
+        }
+    }
+}
+
 /// A control plane that was broken into, and an agent that starts anew, acknowledge first all the same.
 #[test]
 fn a_request_that_was_never_made_begins_nothing() {

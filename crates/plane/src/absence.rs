@@ -11,13 +11,13 @@ use model::Timestamp;
 
 use crate::node::NodeState;
 
-/// For how long nobody was heard before this start: since the newest contact of all nodes that is kept, which is taken
-/// for the moment at which the control plane stopped hearing. Zero for a fleet that never called.
+/// For how long nobody was heard before this start: since the newest [word](NodeState::heard_at) of all nodes that is
+/// kept, which is taken for the moment at which the control plane stopped hearing. Zero for a fleet without nodes.
 ///
 /// Only the last absence is known: a node that does not call between two starts, while others do, is taken for silent
 /// during the first.
-pub fn absence_before(started: Timestamp, newest_contact: Option<Timestamp>) -> Duration {
-    newest_contact.map_or(Duration::ZERO, |stopped| started.since(stopped))
+pub fn absence_before(started: Timestamp, newest: Option<Timestamp>) -> Duration {
+    newest.map_or(Duration::ZERO, |stopped| started.since(stopped))
 }
 
 impl NodeState {
@@ -33,9 +33,14 @@ impl NodeState {
         Duration::from_secs(self.absent_secs.into())
     }
 
-    /// Since when the node has been silent, as its contact is judged: when it was last heard of, without the time in
-    /// which the control plane itself was absent. `None` for one that never called.
-    pub fn silent_since(&self) -> Option<Timestamp> {
-        self.last_seen.map(|seen| seen.plus(self.absence()))
+    /// When the node was heard of last: its last contact, or of one that never called, that it enrolled.
+    pub fn heard_at(&self) -> Timestamp {
+        self.last_seen.unwrap_or(self.enrolled_at)
+    }
+
+    /// Since when the node has been silent, as its contact is judged: since it was [heard of](Self::heard_at) last,
+    /// without the time in which the control plane itself was absent.
+    pub fn silent_since(&self) -> Timestamp {
+        self.heard_at().plus(self.absence())
     }
 }

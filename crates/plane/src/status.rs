@@ -8,8 +8,7 @@
 use model::Timestamp;
 use model::selection::SelectionEntry;
 use model::status::{
-    self, CertificateTrust, Contact, Drift, Enforcement, LONGEST_RUN, ReleaseState, RunEvidence, RunResult,
-    Status,
+    self, CertificateTrust, Drift, Enforcement, LONGEST_RUN, ReleaseState, RunEvidence, RunResult, Status,
 };
 
 use crate::heads::Heads;
@@ -26,14 +25,13 @@ impl NodeState {
     /// when it stays for ever. Always after `now`.
     pub fn status_until(&self, heads: &Heads, now: Timestamp) -> Option<Timestamp> {
         let pointed = self.pointed_now(heads);
-        let contact = self.silent_since().and_then(|seen| status::contact_until(seen, self.promised, now));
+        let contact = status::contact_until(self.silent_since(), self.promised, now);
         let release = self.not_fresh_at(pointed.as_ref());
         let run = [self.run_overdue_at(pointed.as_ref()), self.run_ends_by()];
         [contact, release].into_iter().chain(run).flatten().filter(|at| *at > now).min()
     }
 
     fn status_of(&self, pointed: Option<&Pointed>, now: Timestamp) -> Status {
-        let contact = |seen| status::contact_of(seen, self.promised, now);
         Status {
             result: match self.rollout_failure() {
                 Some(_) => RunResult::Failed,
@@ -44,7 +42,7 @@ impl NodeState {
                 false => Drift::Diverged,
                 true => status::drift_of(self.summary.streak),
             },
-            contact: self.silent_since().map_or(Contact::Online, contact),
+            contact: status::contact_of(self.silent_since(), self.promised, now),
             release: self.release_state(pointed, now),
             evidence: self.evidence(pointed, now),
             enforcement: match self.summary.paused {

@@ -70,7 +70,7 @@ fn a_call_ends_it() {
 }
 
 #[test]
-fn a_fleet_that_never_called_has_no_absence() {
+fn a_fleet_without_nodes_has_no_absence() {
     assert_eq!(absence_before(at(DAY), None), Duration::ZERO);
     assert_eq!(absence_before(at(0), Some(at(DAY))), Duration::ZERO, "the clock went back");
 }

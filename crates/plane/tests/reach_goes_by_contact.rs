@@ -9,7 +9,9 @@ use std::time::Duration;
 use common::{CREATED, heads, holding, node};
 use model::Timestamp;
 use model::status::{Contact, contact_of};
+use plane::node::DEFAULT_CONTACT_SECS;
 use plane::work::Reach;
+use plane::{Heads, NodeState};
 
 /// What a node without a channel is promised, in seconds.
 const PROMISED: u64 = plane::node::UNASSIGNED_CONTACT_SECS;
@@ -22,20 +24,30 @@ fn missed_contacts_mean_the_same_for_tasks_and_status() {
     let heads = heads(1, vec![]);
     let mut node = node("web-1");
     node.check_in(holding(None), &heads, CREATED);
-    let (three, ten) = (3 * PROMISED + SLACK, 10 * PROMISED + SLACK);
+    missed_since(CREATED, PROMISED, &mut node, &heads);
+}
+
+/// One that enrolled and never called is silent since it enrolled: it is not taken for a node that is reached.
+#[test]
+fn who_never_called_is_silent_since_it_enrolled() {
+    missed_since(CREATED, DEFAULT_CONTACT_SECS, &mut node("web-1"), &heads(1, vec![]));
+}
+
+fn missed_since(heard: Timestamp, promised: u64, node: &mut NodeState, heads: &Heads) {
+    let slack = promised.clamp(SLACK, LONGEST_SLACK);
+    let (three, ten) = (3 * promised + slack, 10 * promised + slack);
     for (secs, contact, reach) in [
-        (0, Contact::Online, Reach::Promotable { within_secs: PROMISED }),
-        (2, Contact::Online, Reach::Promotable { within_secs: PROMISED - 2 }),
+        (0, Contact::Online, Reach::Promotable { within_secs: promised }),
+        (2, Contact::Online, Reach::Promotable { within_secs: promised - 2 }),
         (three - 1, Contact::Online, Reach::Promotable { within_secs: 0 }),
         (three, Contact::Unreachable, Reach::Unreachable),
         (ten - 1, Contact::Unreachable, Reach::Unreachable),
         (ten, Contact::Offline, Reach::Offline),
     ] {
-        let now = CREATED.plus(Duration::from_secs(secs));
-        assert_eq!(node.status(&heads, now).contact, contact, "{secs}");
+        let now = heard.plus(Duration::from_secs(secs));
+        assert_eq!(node.status(heads, now).contact, contact, "{secs}");
         assert_eq!(Reach::by_contact(node.silent_since(), node.promised, now), reach, "{secs}");
     }
-    assert_eq!(Reach::by_contact(None, node.promised, Timestamp(0)), Reach::Offline, "it never called");
 }
 
 /// A short contact is not one that may be late for many others: the slack is another contact, at least ten seconds and

@@ -4,6 +4,7 @@
 
 use crate::common::{codes, fleet_with, params, right, with};
 use resolve::{Tree, check, hostname};
+use trust::nix::MAX_SET_PATHS;
 
 fn nodes(text: &str) -> Tree {
     with(fleet_with("  x: default\n"), [("nodes.yaml", text)])
@@ -118,6 +119,26 @@ fn hostnames() {
     for bad in ["", "A", "-a", "a-", "a..b", ".a", "a_b", "a b", "ä", &long, &longer] {
         assert!(hostname(bad).is_err(), "{bad}");
     }
+}
+
+/// ROL-9: what a node's modules and vars name of the Nix store together.
+#[test]
+fn too_many_store_paths_are_refused() {
+    let paths = |from: usize, count: usize| -> String {
+        (from..from + count).map(|number| format!("/nix/store/{number:032}-p ")).collect()
+    };
+    let naming = |module: &str, vars: &str| {
+        let entry =
+            format!("nodes:\n  - match: [a.t]\n    roles: [app]\n    vars: {{app.x: \"{vars}\"}}\n");
+        with(fleet_with(&format!("  x: \"{module}\"\n")), [("nodes.yaml", &*entry)])
+    };
+    let half = MAX_SET_PATHS / 2;
+    // What both name counts once.
+    right(&naming(&paths(0, half), &paths(half - 1, half + 1)));
+    let found = check(&naming(&paths(0, half), &paths(half, half + 1))).unwrap_err();
+    let told = "a.t name 65 paths of /nix/store; a node may have at most 64";
+    assert_eq!((found.len(), found[0].code), (1, "E099"), "{found:?}");
+    assert!(found[0].message.contains(told), "{found:?}");
 }
 
 #[test]

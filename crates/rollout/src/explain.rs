@@ -14,6 +14,7 @@ use crate::live::LiveRollout;
 use crate::member::{MemberFailure, MemberGoal, MemberRecord};
 use crate::nodes::NodeIndex;
 use crate::placement::bits;
+use crate::record::HaltCause;
 use crate::rollouts::Rollouts;
 use crate::state::{NodeRolloutState, RolloutState};
 
@@ -61,7 +62,7 @@ pub enum WaitCause {
     /// A newer rollout took its place.
     Superseded,
     /// The rollout starts nothing any more.
-    Halted(String),
+    Halted(Option<HaltCause>),
     /// An operator paused the rollout.
     Paused {
         /// Who.
@@ -204,8 +205,8 @@ impl Rollouts {
             }
             RolloutState::Superseded | RolloutState::Pruned => return Some(WaitCause::Superseded),
             RolloutState::Failed | RolloutState::Reverted => {
-                let cause = rollout.document.halt.as_ref().map(|halt| halt.cause.to_string());
-                return Some(WaitCause::Halted(cause.unwrap_or_default()));
+                let cause = rollout.document.halt.as_ref().map(|halt| halt.cause.clone());
+                return Some(WaitCause::Halted(cause));
             }
             RolloutState::Active | RolloutState::Converging | RolloutState::Terminal => {}
         }
@@ -297,6 +298,30 @@ fn evidence(record: &MemberRecord) -> Option<ConfirmEvidence> {
         .then(|| ConfirmEvidence { boot: record.boot.clone(), passed: passed() })
 }
 
+impl WaitCause {
+    /// For somebody who may see this node and not the others: without what the cause says of those, and without who
+    /// turned the rollout (OPS-5).
+    pub fn without_others(&self) -> String {
+        match self {
+            WaitCause::Halted(Some(HaltCause::Gate { wave, .. })) => {
+                format!("the rollout starts nothing any more: more nodes of wave {wave} failed than may")
+            }
+            WaitCause::Halted(Some(HaltCause::Aborted { .. } | HaltCause::RolledBack { .. })) => {
+                "the rollout starts nothing any more: it was ended".to_owned()
+            }
+            WaitCause::Paused { at, .. } => format!("the rollout is paused since {at}"),
+            WaitCause::Gate { wave, .. } => {
+                format!("its wave is closed: the gate of wave {wave} did not pass yet")
+            }
+            WaitCause::Edge { before, .. } => format!("nodes of `{before}` go before it"),
+            WaitCause::Budget { selector, .. } => {
+                format!("of `{selector}` as many nodes are in flight as may be")
+            }
+            of_itself => of_itself.to_string(),
+        }
+    }
+}
+
 impl From<BeginWait> for WaitCause {
     fn from(wait: BeginWait) -> WaitCause {
         match wait {
@@ -353,7 +378,8 @@ impl fmt::Display for WaitCause {
                 write!(f, "channel {channel} goes first, and its newest rollout is not through")
             }
             WaitCause::Superseded => f.write_str("a newer rollout took the place of this one"),
-            WaitCause::Halted(cause) => write!(f, "the rollout starts nothing any more: {cause}"),
+            WaitCause::Halted(None) => f.write_str("the rollout starts nothing any more"),
+            WaitCause::Halted(Some(cause)) => write!(f, "the rollout starts nothing any more: {cause}"),
             WaitCause::Paused { by, at } => write!(f, "{by} paused the rollout at {at}"),
             WaitCause::Frozen(window) => write!(f, "the freeze window {window} is open"),
             WaitCause::NotBefore { wave, at, now } => write!(f, "wave {wave} begins at {}", when(*at, *now)),

@@ -44,7 +44,8 @@ pub struct EarlierRelease {
 }
 
 impl EarlierRelease {
-    /// Whether a node that holds none may be pointed to it until its wave opens, where it is [proven](Rollouts::is_proven).
+    /// Whether a node that holds none may be pointed to it until its wave opens, where it is
+    /// [proven](RolloutDocument::is_proven), or went to its nodes at once.
     pub fn counts(&self, now: Timestamp) -> bool {
         self.is_fallback || now <= self.fresh_until
     }
@@ -106,9 +107,21 @@ impl Rollouts {
         in_use
     }
 
-    /// Nothing says against a release: it went to its nodes at once, or its rollout came to its end.
-    pub fn is_proven(&self, key: &RolloutKey) -> bool {
-        self.document(key).is_none_or(|document| !document.state.is_open() && document.halt.is_none())
+}
+
+impl RolloutDocument {
+    /// Its release came to the end of its waves, and was not halted since: nothing says against it.
+    pub fn is_proven(&self) -> bool {
+        match self.state {
+            RolloutState::Terminal => true,
+            // One that runs gives way only once it is halted, and one that waits has opened no wave.
+            RolloutState::Superseded | RolloutState::Pruned => self.halt.is_none() && !self.opened.is_empty(),
+            RolloutState::Opening
+            | RolloutState::Active
+            | RolloutState::Converging
+            | RolloutState::Reverted
+            | RolloutState::Failed => false,
+        }
     }
 }
 

@@ -106,10 +106,33 @@ fn a_release_counts_while_it_is_fresh_or_a_fallback_and_nothing_is_said_against_
     assert!(counts(false, 100));
     assert!(!counts(false, 99));
     assert!(counts(true, 99));
-    assert!(driven.rollouts.is_proven(&key("stable", 40)), "it went to its nodes at once");
-    assert!(!driven.rollouts.is_proven(&key("stable", 41)), "it is under way");
+    let is_proven = |driven: &Driven, seq| driven.rollouts.document(&key("stable", seq)).unwrap().is_proven();
+    assert!(!is_proven(&driven, 41), "it is under way");
+    let channel = driven.key.channel.clone();
+    for seq in [42, 43] {
+        let nodes = vec![joining("a", &[], Some(40)), joining("b", &[], Some(40))];
+        driven.publish(release(&channel, seq, RolloutTerms::default(), nodes)).unwrap();
+    }
+    assert_eq!(driven.rollouts.document(&key("stable", 42)).unwrap().state, RolloutState::Superseded);
+    assert!(!is_proven(&driven, 42), "it gave way while it waited, so nobody ran it");
     driven.command(RolloutCommand::Abort);
-    assert!(!driven.rollouts.is_proven(&key("stable", 41)), "it was aborted");
+    assert!(driven.rollouts.document(&key("stable", 43)).unwrap().state.is_running());
+    assert!(!is_proven(&driven, 41), "it was aborted, and gave way then");
+}
+
+/// A release that was through counts, also once another one took its place.
+#[test]
+fn a_release_that_was_through_is_proven() {
+    let waves = vec![wave("all", WaveMembers::Rest, 0, 100)];
+    let mut driven = Driven::new(RolloutTerms { waves, ..RolloutTerms::default() }, &[("a", &[])]);
+    driven.activate("a");
+    driven.pass("a");
+    driven.converged("a", 0);
+    let document = |driven: &Driven| driven.rollouts.document(&driven.key).unwrap().clone();
+    assert_eq!((driven.state(), document(&driven).is_proven()), (RolloutState::Terminal, true));
+    let (channel, nodes) = (driven.key.channel.clone(), vec![joining("a", &[], Some(41))]);
+    driven.publish(release(&channel, 42, RolloutTerms::default(), nodes)).unwrap();
+    assert_eq!((driven.state(), document(&driven).is_proven()), (RolloutState::Superseded, true));
 }
 
 #[test]

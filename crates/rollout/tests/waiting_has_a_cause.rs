@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use ::model::Channel;
 use ::model::share::Share;
 use ::model::status::Contact;
 use ::model::window::DeclaredWindow;
+use ::model::{Channel, Timestamp};
 use rollout::{
-    CommandRefusal, EventAnswer, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEffect,
-    RolloutEventBody, RolloutInput, RolloutKey, RolloutState,
+    CommandRefusal, EventAnswer, HaltCause, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEffect,
+    RolloutEventBody, RolloutInput, RolloutKey, RolloutState, WaitCause,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, NodeEdge, OnFailure, PinTerms, WaveMembers};
@@ -312,6 +312,32 @@ fn who_refuses_is_asked_again_and_then_no_more() {
     }
     assert_eq!(world.member("a").state, NodeRolloutState::Failed);
     assert!(world.why("a").ends_with("it failed: it refuses the release: not-before"));
+}
+
+/// OPS-5: for who may see one node alone.
+#[test]
+fn what_is_told_of_one_node_has_no_names_or_numbers_of_others() {
+    let by = || "ada".to_owned();
+    let example = "web-17".parse().unwrap();
+    let gate = HaltCause::Gate { wave: "canary".to_owned(), failed: 3, allowed: 2, example };
+    let of = || "tier=db".to_owned();
+    for cause in [
+        WaitCause::Halted(Some(gate)),
+        WaitCause::Halted(Some(HaltCause::Aborted { by: by() })),
+        WaitCause::Halted(Some(HaltCause::RolledBack { by: by() })),
+        WaitCause::Paused { by: by(), at: Timestamp::default() },
+        WaitCause::Gate { wave: "canary".to_owned(), open: 5, moving: 6, failed: 7 },
+        WaitCause::Edge { before: of(), count: 8 },
+        WaitCause::Budget { selector: of(), in_flight: 9, limit: 4 },
+    ] {
+        let (whole, told) = (cause.to_string(), cause.without_others());
+        let told = told.replace(&Timestamp::default().to_string(), "");
+        assert!(!told.contains("web-17") && !told.contains("ada"), "{told}");
+        assert!(!told.contains(|letter: char| letter.is_ascii_digit()), "{told}");
+        assert_ne!(whole, told);
+    }
+    let own = WaitCause::Deferred;
+    assert_eq!(own.without_others(), own.to_string(), "it is of the node itself");
 }
 
 #[test]

@@ -203,7 +203,8 @@ fn state_cause(
     heads: &Heads,
     certificate: Option<&CertificateProblem>,
 ) -> Option<String> {
-    let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
+    let never_called = || "joined, and has not called yet".to_owned();
+    let silent = || node.last_seen.map_or_else(never_called, |seen| format!("last heard of at {seen}"));
     match state {
         Overall::Converged => None,
         Overall::Revoked => node.revoked.as_deref().map(revoked),
@@ -213,9 +214,9 @@ fn state_cause(
                 | CertificateProblem::Recoverable(cause)
                 | CertificateProblem::Rejected(cause),
             ) => Some(cause.clone()),
-            _ => silent(),
+            _ => Some(silent()),
         },
-        _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
+        _ if node.last_seen.is_none() => Some(never_called()),
         Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
         Overall::Unassigned => Some(match &node.held {
             None => "no entry of the fleet repo matches this hostname".to_owned(),
@@ -320,7 +321,7 @@ pub(crate) fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Opti
 
 fn state_since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestamp> {
     match state {
-        Overall::Offline | Overall::Unreachable => node.last_seen.or(Some(node.enrolled_at)),
+        Overall::Offline | Overall::Unreachable => Some(node.heard_at()),
         Overall::Revoked => node.revoked.as_ref().map(|revocation| revocation.not_before),
         Overall::New => Some(node.enrolled_at),
         Overall::Stalled => node.no_run_since(),

@@ -224,7 +224,7 @@ impl FleetIndex {
     /// The control plane was away before `started`: that is no silence of its nodes (LIF-1).
     pub(crate) fn leave_out_absence(&self, started: Timestamp) {
         let slots = self.all();
-        let newest = slots.iter().filter_map(|slot| slot.lock().node.last_seen).max();
+        let newest = slots.iter().map(|slot| slot.lock().node.heard_at()).max();
         let absence = plane::absence_before(started, newest);
         slots.iter().for_each(|slot| slot.lock().node.control_plane_was_absent(absence));
     }

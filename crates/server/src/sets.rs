@@ -9,7 +9,7 @@ use model::object::{MAX_INLINE, blobs_named};
 use model::{Digest, Kind, ObjectSet};
 use plane::{SetBase, SetWanted};
 use store::{Store, StoreError};
-use trust::nix::{StorePath, store_paths_in};
+use trust::nix::{MAX_SET_PATHS, StorePath, store_paths_in};
 
 use crate::cache::{ByteCache, HeldBytes};
 
@@ -143,7 +143,8 @@ impl ReleaseSets {
     }
 
     /// The paths of the Nix store that a set names (ROL-9): those whose text is in its modules or params, whatever
-    /// expression leads from there to a resource. Empty where the set is not known here.
+    /// expression leads from there to a resource. At most [`MAX_SET_PATHS`], the first ones: the compiler refuses a set
+    /// with more. Empty where the set is not known here.
     pub(crate) async fn store_paths(&self, root: &Digest) -> Result<BTreeSet<StorePath>, StoreError> {
         let mut named = BTreeSet::new();
         let Some(set) = self.get(root).await? else { return Ok(named) };
@@ -152,7 +153,7 @@ impl ReleaseSets {
                 named.extend(self.store_paths_of(&stub.digest).await?.iter().cloned());
             }
         }
-        Ok(named)
+        Ok(named.into_iter().take(MAX_SET_PATHS).collect())
     }
 
     async fn store_paths_of(&self, object: &Digest) -> Result<Arc<[StorePath]>, StoreError> {
@@ -160,7 +161,7 @@ impl ReleaseSets {
             return Ok(known);
         }
         let content = self.store.content(object, None).await?.unwrap_or_default();
-        let named: Arc<[StorePath]> = store_paths_in(&content).into_iter().collect();
+        let named: Arc<[StorePath]> = store_paths_in(&content).into_iter().take(MAX_SET_PATHS).collect();
         self.store_paths.put(*object, named.clone());
         Ok(named)
     }
@@ -199,6 +200,30 @@ mod tests {
 
     use super::*;
     use crate::state::now;
+
+    /// ROL-9: a set that names ever so many paths has no closures looked through but those of the first.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_set_entitles_to_a_bounded_number_of_closures() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(dir.path().join("muster.db")).unwrap());
+        let naming = |from: usize, to: usize| {
+            let paths = (from..to).map(|number| format!("/nix/store/{number:032}-p"));
+            Bytes::from(paths.collect::<Vec<_>>().join(" "))
+        };
+        let contents = [naming(100, 170), naming(0, 10)];
+        let [module, params] = &contents;
+        let objects = [(Kind::MODULE, module), (Kind::PARAMS, params)];
+        let object = |(kind, content): (&str, &Bytes)| (ObjectKey::of(kind, "node"), Stub::of(content));
+        let set = ObjectSet::of(objects.map(object));
+        store.put_contents(contents.to_vec(), now()).await.unwrap();
+        store.put_chunks(vec![chunk::of_set(&set)], now()).await.unwrap();
+        let sets = ReleaseSets::new(store);
+        let named = sets.store_paths(&set.root()).await.unwrap();
+        let numbers = (0..10).chain(100..100 + MAX_SET_PATHS - 10);
+        let wanted: Vec<String> = numbers.map(|number| format!("{number:032}")).collect();
+        let hashes: Vec<&str> = named.iter().map(StorePath::hash).collect();
+        assert_eq!(hashes, wanted);
+    }
 
     /// IDN-5, SCL-1: what a set entitles to is known though the set is too large to be kept, and a root that is not
     /// known yet entitles once it is.

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use wire::{Code, Problem};
 
 use crate::authority::NodeAuthorities;
-use crate::closures::{ArchiveTurns, ClosureShelf};
+use crate::closures::{ClosureShelf, ClosureTurns};
 use crate::failed_joins;
 use crate::grants::GrantIndex;
 use crate::hub::Hub;
@@ -85,7 +85,9 @@ pub(crate) struct ControlPlane {
     pub(crate) proxied_enrollments: Semaphore,
     pub(crate) blobs: Semaphore,
     /// Archives of closures sent at once.
-    pub(crate) archive_turns: ArchiveTurns,
+    pub(crate) archive_turns: ClosureTurns,
+    /// Closures that are looked through for who may have a part.
+    pub(crate) closure_lookups: ClosureTurns,
     /// Requests under way of nodes behind proxies.
     pub(crate) proxied: Arc<Peers>,
     /// Wakes who notifies links of requests for runs.
@@ -152,7 +154,8 @@ impl ControlPlane {
             enrollments: Semaphore::new(ENROLLMENTS),
             proxied_enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),
-            archive_turns: ArchiveTurns::default(),
+            archive_turns: ClosureTurns::default(),
+            closure_lookups: ClosureTurns::default(),
             proxied: Arc::default(),
             run_requested: Notify::new(),
             requesting_runs: tokio::sync::Mutex::new(()),

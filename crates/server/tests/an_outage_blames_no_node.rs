@@ -47,3 +47,24 @@ async fn only_who_was_silent_before_is_offline_after_it() {
         .sum();
     assert_eq!(silent, 1);
 }
+
+/// A host that enrolled and never called is no host that is reached: its silence counts from when it enrolled.
+#[tokio::test]
+async fn who_enrolled_and_never_called_is_offline() {
+    let mut fleet = Fleet::start().await;
+    fleet.node("web-1").await.check_in(&quiet()).await.unwrap();
+    fleet.node("off-1").await;
+    fleet.stop().await;
+    let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
+    let enrolled = now().minus(HOUR);
+    let sql = "UPDATE node SET cert_not_before = ?1 WHERE hostname = 'off-1'";
+    assert_eq!(database.execute(sql, [enrolled.0]).unwrap(), 1);
+    drop(database);
+    fleet.start_again().await;
+    let mut operator = fleet.operator().await;
+    let off = operator.node("off-1").await;
+    assert_eq!((off.state, off.last_seen), (Overall::Offline, None), "{off:?}");
+    let status = operator.status().await;
+    let told = status.causes.iter().find(|line| line.state == Overall::Offline).unwrap();
+    assert_eq!(told.cause, "joined, and has not called yet", "{told:?}");
+}

@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
-use model::log::FactBody;
+use model::log::{Fact, FactBody};
 use model::rollout::{ProbeOutcome, RolloutEventBody, RolloutTask};
 use rollout::{NodeRolloutState, RolloutState};
+use rusqlite::Connection;
 use server::api::rollouts::{NodeRolloutView, RolloutView};
 use test_support::fleet::release::{Made, Plan, make, params};
 use test_support::fleet::rollouts::RolloutNode;
 use test_support::fleet::{Fleet, Operator};
+use test_support::wait::until;
 use trust::RolloutTerms;
 use trust::rollout_terms::{GateTerms, WaveMembers, WaveTerms};
 
@@ -87,6 +89,59 @@ async fn a_lost_event_holds_up_none_after_it() {
     node.event_seq -= 3;
     node.say(&rollout, RolloutEventBody::Failed { message: "late".into() }).await;
     assert_eq!(state(&mut operator).await, NodeRolloutState::Activating);
+}
+
+/// An event whose fact is behind a gap takes no effect: those before it are neither lost nor duplicates of it once they
+/// come (SCL-4).
+#[tokio::test]
+async fn an_event_behind_a_gap_comes_again_with_its_fact() {
+    let (fleet, mut node, _) = begun().await;
+    let mut operator = fleet.operator().await;
+    let rollout = node.until_asked().await;
+    let first = node.event(&rollout, RolloutEventBody::DispatchAck);
+    let second = node.event(&rollout, RolloutEventBody::Failed { message: "it does not start".into() });
+    let answer = node.check_in(vec![second.clone()], 0).await.unwrap();
+    assert_eq!(answer.acked.unwrap().seq, 0, "the fact is asked for again");
+    assert_eq!(state(&mut operator).await, NodeRolloutState::Pending);
+    // Where the first is here, the one behind the gap is as little taken.
+    let fourth = Fact { seq: 4, ..node.event(&rollout, RolloutEventBody::DispatchAck) };
+    let answer = node.check_in(vec![fourth, first.clone()], 0).await.unwrap();
+    assert_eq!(answer.acked.unwrap().seq, 1);
+    assert_eq!(state(&mut operator).await, NodeRolloutState::Activating);
+    node.check_in(vec![first, second], 0).await.unwrap();
+    assert_eq!(state(&mut operator).await, NodeRolloutState::Failed);
+    assert_eq!((counted(&fleet, "taken").await, counted(&fleet, "duplicate").await), (2, 1));
+    assert_eq!(counted(&fleet, "refused").await, 0);
+}
+
+/// SCL-3: where a decision could not be stored, what it was about is read again and nothing else: that another rollout
+/// cannot be read, or takes long to read, keeps none from going on.
+#[tokio::test]
+async fn what_could_not_be_stored_is_read_again_alone() {
+    let (fleet, mut node, second) = begun().await;
+    let mut operator = fleet.operator().await;
+    let rollout = node.until_asked().await;
+    node.begins(&rollout).await;
+    node.confirms(&rollout, &second).await;
+    operator.publish(&release(&fleet, 3)).await.unwrap();
+    node.event_seq = 0;
+    let rollout = node.until_asked().await;
+    let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
+    database.busy_timeout(test_support::fleet::PATIENCE).unwrap();
+    assert_eq!(database.execute("UPDATE rollout SET document = '{}' WHERE seq = 2", []).unwrap(), 1);
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON rollout_member
+        BEGIN SELECT RAISE(ABORT, 'not now'); END";
+    database.execute_batch(refuse).unwrap();
+    let ack = node.event(&rollout, RolloutEventBody::DispatchAck);
+    let taken = counted(&fleet, "taken").await;
+    let refused = node.check_in(vec![ack.clone()], 0).await.unwrap_err();
+    assert_eq!(refused.status, 503, "{refused}");
+    database.execute_batch("DROP TRIGGER refuse").unwrap();
+    let says = async || node.check_in(vec![ack.clone()], 0).await.ok();
+    let answer = until("the event is taken", says).await;
+    assert_eq!(answer.rollout.unwrap().task, RolloutTask::Proceed);
+    assert_eq!(state(&mut operator).await, NodeRolloutState::Activating);
+    assert_eq!(counted(&fleet, "taken").await, taken + 1);
 }
 
 /// An acknowledgement of a request that was withdrawn begins nothing.

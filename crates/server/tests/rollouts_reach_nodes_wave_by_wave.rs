@@ -9,6 +9,7 @@ use std::sync::Arc;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutTask};
 use rollout::{NodeRolloutState, RolloutState};
 use server::api::rollouts::{NodeRolloutView, RolloutView};
+use store::OperatorRole;
 use test_support::fleet::release::{Made, Plan, make, params};
 use test_support::fleet::rollouts::RolloutNode;
 use test_support::fleet::{Fleet, Operator};
@@ -146,6 +147,23 @@ async fn a_failure_in_the_first_wave_stops_it() {
     nodes[1].until_asked().await;
 }
 
+/// OPS-5: why a node waits is told to an operator who may see that node alone without what becomes of others.
+#[tokio::test]
+async fn a_scope_shows_nothing_of_other_nodes() {
+    let (fleet, mut nodes, second) = begun(3, terms("web-1", OnFailure::Halt)).await;
+    let mut scoped = fleet.operator_with("erik", OperatorRole::Viewer, Some("web-2")).await;
+    let rollout = nodes[0].until_asked().await;
+    let told = explained(&mut scoped, "web-2").await.cause.unwrap();
+    assert_eq!(told, "its wave is closed: the gate of wave canary did not pass yet");
+    nodes[0].begins(&rollout).await;
+    nodes[0].activates(&rollout, &second).await;
+    nodes[0].say(&rollout, RolloutEventBody::Failed { message: "no".into() }).await;
+    let told = explained(&mut scoped, "web-2").await.cause.unwrap();
+    assert_eq!(told, "the rollout starts nothing any more: more nodes of wave canary failed than may");
+    let told = explained(&mut fleet.operator().await, "web-2").await.cause.unwrap();
+    assert!(told.contains("one is web-1"), "who may see the fleet is told which: {told}");
+}
+
 #[tokio::test]
 async fn what_was_started_goes_back_where_the_terms_say_so() {
     let (fleet, mut nodes, second) = begun(3, terms("web-1,web-2", OnFailure::Rollback)).await;
@@ -227,6 +245,37 @@ async fn who_joins_in_the_middle_waits_for_its_wave() {
     let (dispatch, answer) = late.until(|dispatch| dispatch.task == RolloutTask::Hold).await;
     assert_eq!((dispatch.seq, dispatch.wave.as_str()), (2, "rest"));
     assert_eq!(answer.offer.unwrap().header.payload, first_header(&fleet).await);
+}
+
+/// Behind a halt too it has a release of before: the newest that was through, and none that halted, runs, or gave way while
+/// it waited.
+#[tokio::test]
+async fn who_joins_behind_a_halt_has_what_was_through() {
+    let (fleet, mut nodes, second) = begun(1, terms("web-1", OnFailure::Halt)).await;
+    let mut operator = fleet.operator().await;
+    let rollout = nodes[0].until_asked().await;
+    nodes[0].begins(&rollout).await;
+    nodes[0].confirms(&rollout, &second).await;
+    for seq in [3, 4] {
+        let next = release(&fleet, seq, Some(terms("web-1", OnFailure::Halt)));
+        operator.publish(&next).await.unwrap();
+        nodes[0].event_seq = 0;
+        let rollout = nodes[0].until_asked().await;
+        nodes[0].begins(&rollout).await;
+        if seq == 3 {
+            nodes[0].say(&rollout, RolloutEventBody::Failed { message: "no".into() }).await;
+            assert_eq!(shown(&mut operator).await.state, RolloutState::Failed);
+            nodes[0].say(&rollout, RolloutEventBody::RollbackComplete { release: 2 }).await;
+        }
+    }
+    for seq in [5, 6] {
+        let next = release(&fleet, seq, Some(terms("web-1", OnFailure::Halt)));
+        operator.publish(&next).await.unwrap();
+    }
+    let late = RolloutNode::new(fleet.node("web-3").await);
+    let (dispatch, answer) = late.until(|dispatch| dispatch.task == RolloutTask::Hold).await;
+    assert_eq!((dispatch.seq, dispatch.wave.as_str()), (4, "rest"));
+    assert_eq!(answer.offer.unwrap().header, second.header);
 }
 
 /// A channel whose newest release says nothing of a rollout goes to all of its nodes at once, whatever was under way.

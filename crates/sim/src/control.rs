@@ -96,7 +96,7 @@ impl ControlPlane {
             // The server stores no words of a refusal.
             node.change_open_items(|it| it.refusal = None);
         }
-        let newest = self.index.values().filter_map(|node| node.last_seen).max();
+        let newest = self.index.values().map(NodeState::heard_at).max();
         let absence = plane::absence_before(now, newest);
         self.index.values_mut().for_each(|node| node.control_plane_was_absent(absence));
     }

@@ -13,7 +13,13 @@ use crate::io::NodeEffect;
 use crate::state::Adoption;
 
 impl Node {
-    pub(super) fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+    pub(super) fn on_offer(
+        &mut self,
+        offer: Offer,
+        rollout_seq: Option<u64>,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
         // One that waits to be begun is no change under way, and another one takes its place.
         if self.waits_for(&offer) || !matches!(self.change, ReleaseChange::None) {
             // One release at a time; its end leads to the next check-in.
@@ -43,7 +49,7 @@ impl Node {
         let judged = adopt::judge(&offer, judge)
             .and_then(|adopted| Ok((self.put_together(&offer, adopted.root)?, adopted)));
         match judged {
-            Ok((set, adopted)) => self.fetch(FetchingRelease { offer, adopted, set }, effects),
+            Ok((set, adopted)) => self.fetch(FetchingRelease { offer, adopted, set, rollout_seq }, effects),
             Err(refusal) if self.repairs(&offer) => self.fetch_held(&offer, &refusal, now, effects),
             Err(refusal) => self.refuse(&offer, &refusal, now, effects),
         }
@@ -131,8 +137,13 @@ impl Node {
         };
         let is_held = self.adoption.as_ref().is_some_and(|held| held.digest == adoption.digest);
         if pending.adopted.header.rollout.is_some() && !is_held {
-            return self.prepare(adoption, &pending.adopted.header, effects);
+            let is_before = pending.rollout_seq.is_some_and(|seq| seq > adoption.seq);
+            return self.prepare(adoption, &pending.adopted.header, is_before, effects);
         }
+        self.adopt(adoption, effects);
+    }
+
+    pub(super) fn adopt(&mut self, adoption: Adoption, effects: &mut Vec<NodeEffect>) {
         if self.supersedes(&adoption, effects) {
             return;
         }

@@ -6,13 +6,15 @@
 //!                          else DispatchAck in the log, and a contact at once
 //! answer {proceed}      -> that acknowledgement was taken: Activate
 //! answer {hold}, or of another rollout: what was prepared is dropped
+//! answer of a later release's rollout, and nothing is held: adopted once its wave's signed time lets it
 //! Switch -> adopted, a full run -> Switched
 //! answer {goBack}       -> the signed terms let it, and the pointer is to where it would return: GoBack
 //!                          not begun: RollbackComplete in the log
 //! ```
 //!
-//! Invariants: nothing is begun whose acknowledgement was not taken by the control plane; the signed terms, and nothing
-//! that an answer says, decide the wave, its time, freezes, pins, its soak and whether a halt takes the host back.
+//! Invariants: on a host that holds a release, nothing is begun whose acknowledgement was not taken by the control plane;
+//! the signed terms, and nothing that an answer says, decide the wave, its time, freezes, pins, its soak and whether a halt
+//! takes the host back.
 
 mod requests;
 mod trial;
@@ -138,10 +140,17 @@ impl Node {
     }
 
     /// The release waits until it is asked for.
-    pub(super) fn prepare(&mut self, adoption: Adoption, header: &Header, effects: &mut Vec<NodeEffect>) {
+    pub(super) fn prepare(
+        &mut self,
+        adoption: Adoption,
+        header: &Header,
+        is_before: bool,
+        effects: &mut Vec<NodeEffect>,
+    ) {
         let names = RolloutNames::of(header, &adoption.digest);
         effects.push(NodeEffect::Prepare(Box::new(adoption.clone())));
-        self.change = ReleaseChange::Waiting(Box::new(WaitingRelease { adoption, names, prepared: None }));
+        let waiting = WaitingRelease { adoption, names, prepared: None, is_before };
+        self.change = ReleaseChange::Waiting(Box::new(waiting));
     }
 
     /// Whether a release is the one that waits already; another one takes its place.
@@ -177,13 +186,33 @@ impl Node {
         });
         match wave {
             Ok(wave) => {
+                let is_before = waiting.is_before;
                 waiting.prepared = Some(wave);
                 self.not_stuck();
-                // The control plane asked before it was here.
-                self.hurry(now);
+                match is_before {
+                    true => self.adopt_release_before(now, effects),
+                    // The control plane asked before it was here.
+                    false => self.hurry(now),
+                }
             }
             Err(why) => self.on_stuck(model::unadopted::UnadoptedCause::Keep, &why, now, effects),
         }
+    }
+
+    /// A host that holds nothing takes the release that it is pointed to until a later one begins: the rollout of that one
+    /// is through, nobody asks for it any more, and it has nothing that could break. Its signed terms say when, as of any.
+    fn adopt_release_before(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        if self.adoption.is_some() {
+            return;
+        }
+        let ReleaseChange::Waiting(waiting) = &self.change else { return };
+        let Some(wave) = &waiting.prepared else { return };
+        if self.begin_refusal(wave, now).is_some() {
+            return;
+        }
+        let adoption = waiting.adoption.clone();
+        self.change = ReleaseChange::None;
+        self.adopt(adoption, effects);
     }
 
     pub(super) fn on_dispatch_reported(&mut self, rollout: &RolloutId, at: Option<Cursor>, now: Timestamp) {

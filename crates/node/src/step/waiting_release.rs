@@ -18,6 +18,8 @@ pub(super) struct WaitingRelease {
     pub(super) adoption: Adoption,
     pub(super) names: RolloutNames,
     pub(super) prepared: Option<PreparedWave>,
+    /// The answer spoke of the rollout of a later release, and pointed to this one until that begins: nobody asks for it.
+    pub(super) is_before: bool,
 }
 
 #[derive(Debug)]

@@ -30,11 +30,10 @@ pub enum Reach {
 
 impl Reach {
     /// By its contact, where it has no stream; `silent_since` is [`NodeState::silent_since`](crate::NodeState::silent_since).
-    pub fn by_contact(silent_since: Option<Timestamp>, promised: Duration, now: Timestamp) -> Reach {
-        let Some(seen) = silent_since else { return Reach::Offline };
-        match contact_of(seen, promised, now) {
+    pub fn by_contact(silent_since: Timestamp, promised: Duration, now: Timestamp) -> Reach {
+        match contact_of(silent_since, promised, now) {
             Contact::Online => {
-                Reach::Promotable { within_secs: promised.saturating_sub(now.since(seen)).as_secs() }
+                Reach::Promotable { within_secs: promised.saturating_sub(now.since(silent_since)).as_secs() }
             }
             Contact::Unreachable => Reach::Unreachable,
             Contact::Offline => Reach::Offline,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::module::ParamDecl;
+use trust::nix::{StorePath, store_paths_in};
 
 use super::graph::leads;
 use super::identity::Clash;
@@ -58,6 +59,8 @@ pub(crate) struct ModuleInfo {
     pub(crate) depends_on: Vec<Arc<str>>,
     /// Windows that its conditions ask for.
     pub(crate) windows: BTreeSet<String>,
+    /// Paths of the Nix store that its text names.
+    pub(crate) store_paths: BTreeSet<StorePath>,
     /// Its file has mistakes: a param that is not here may be declared there.
     pub(crate) broken: bool,
 }
@@ -105,7 +108,10 @@ impl Context {
             .values()
             .any(|file| matches!(file.content, FileDecl::Nodes(_) | FileDecl::Host(_)) && file.found.hides());
         for (name, decl) in &modules.decls {
-            context.modules.insert(name.clone(), module_info(name, &decl.interface, decl.broken));
+            let mut info = module_info(name, &decl.interface, decl.broken);
+            let shared = modules.shared.get(name);
+            info.store_paths = shared.map(|module| store_paths_in(&module.bytes)).unwrap_or_default();
+            context.modules.insert(name.clone(), info);
         }
         read_environments(files, &mut context, sink);
         read_fleet(files, &mut context, sink);
@@ -171,6 +177,7 @@ fn module_info(name: &str, interface: &Interface, broken: bool) -> ModuleInfo {
         params: interface.params.iter().map(|(name, decl)| (name.clone(), Arc::new(decl.clone()))).collect(),
         depends_on: interface.depends_on.iter().map(|name| name.as_str().into()).collect(),
         windows: interface.windows.clone(),
+        store_paths: BTreeSet::new(),
         broken,
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use catalog::module::{ConditionalVars, Declared, Params};
 use lang::Value;
 use model::canonical::{self, CanonicalError};
+use trust::nix::{MAX_SET_PATHS, StorePath, store_paths_in};
 
 use super::NodeSpec;
 use super::base::{Base, Memo, ModuleSelection, names, shared_layers};
@@ -80,13 +81,30 @@ pub(crate) fn node(
         judge(memo, &params, &Layers { context, base: &base, entry, host, chosen }, whom, blame)
     };
     let grants = memo.grants(context, Holding::default(), sink);
-    if unwanted.is_empty() {
-        let modules = base.modules.names.clone();
-        return Some(NodeSpec { channel, modules, params: bytes.into(), grants, secrets: None });
+    let (modules, bytes) = if unwanted.is_empty() {
+        (base.modules.names.clone(), bytes)
+    } else {
+        let modules = without(memo, context, &base, &unwanted, &mut params);
+        (modules, canonical::to_bytes(&params).map_err(|error| unknown(error, sink)).ok()?)
+    };
+    if let Some(count) = too_many_store_paths(context, &modules, &bytes) {
+        let message = format!(
+            "the modules and vars of {whom} name {count} paths of /nix/store; a node may have at most {MAX_SET_PATHS}"
+        );
+        sink.error(blame.0, "E099", blame.1, message)
+            .help("name the path of the system alone: what it needs comes with it");
+        return None;
     }
-    let modules = without(memo, context, &base, &unwanted, &mut params);
-    let bytes = canonical::to_bytes(&params).map_err(|error| unknown(error, sink)).ok()?;
     Some(NodeSpec { channel, modules, params: bytes.into(), grants, secrets: None })
+}
+
+/// How many paths of the Nix store a node's set would name, where that is more than it may: the control plane looks through
+/// the closure of each (ROL-9).
+fn too_many_store_paths(context: &Context, modules: &[Arc<str>], params: &[u8]) -> Option<usize> {
+    let own = store_paths_in(params);
+    let of_modules = modules.iter().filter_map(|module| context.modules.get(&**module));
+    let named: BTreeSet<&StorePath> = of_modules.flat_map(|module| &module.store_paths).chain(&own).collect();
+    Some(named.len()).filter(|count| *count > MAX_SET_PATHS)
 }
 
 /// SpecializedFor an entry is specialized for.

@@ -3,7 +3,7 @@
 //! What paths need is kept in memory, so that a request of a fleet in which each host has a closure of its own reads no
 //! narinfo but the one that it asks for: hosts share most of their paths.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use model::Digest;
@@ -12,6 +12,9 @@ use trust::nix::{MAX_CLOSURE_PATHS, NarInfo, StorePath, is_store_hash};
 
 use super::ClosureShelf;
 use crate::cache::HeldBytes;
+
+/// The most paths that are looked at for one request, of all closures of a set together; what lies behind them is not found.
+const MAX_LOOKED_AT: usize = 2 * MAX_CLOSURE_PATHS;
 
 /// What a node asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,20 +82,25 @@ impl HeldBytes for Arc<ClosurePart> {
 }
 
 impl ClosureShelf {
-    /// Whether what a node asks for is part of a closure. A closure that is not here has its own path alone, so that who
-    /// asks for it hears that it is not here.
-    pub(crate) fn has(&self, closure: &StorePath, asked: &AskedPart) -> Result<bool, SpoolError> {
-        let top = PathHash::of(closure);
-        let Some(part) = self.part(&top)?.filter(|part| part.path == *closure) else {
-            return Ok(*asked == AskedPart::Info(closure.hash().to_owned()));
-        };
-        let (mut seen, mut waiting) = (HashSet::from([top]), vec![part]);
+    /// Whether what a node asks for is part of one of these closures; each path is looked at once, whichever of them have
+    /// it. A closure that is not here has its own path alone, so that who asks for it hears that it is not here.
+    pub(crate) fn has(&self, closures: &BTreeSet<StorePath>, asked: &AskedPart) -> Result<bool, SpoolError> {
+        let (mut seen, mut waiting) = (HashSet::new(), Vec::new());
+        for closure in closures {
+            let top = PathHash::of(closure);
+            match self.part(&top)?.filter(|part| part.path == *closure) {
+                Some(part) if seen.insert(top) => waiting.push(part),
+                Some(_) => {}
+                None if *asked == AskedPart::Info(closure.hash().to_owned()) => return Ok(true),
+                None => {}
+            }
+        }
         while let Some(part) = waiting.pop() {
             if part.is(asked) {
                 return Ok(true);
             }
             for needs in &part.needs {
-                if seen.len() < MAX_CLOSURE_PATHS
+                if seen.len() < MAX_LOOKED_AT
                     && seen.insert(*needs)
                     && let Some(below) = self.part(needs)?
                 {
@@ -131,14 +139,20 @@ mod tests {
         let parts = [info(0, &[]), info(1, &[0]), info(2, &[1]), info(3, &[1])];
         parts.iter().for_each(|part| put(&shelf, part));
         let (lowest, above) = (AskedPart::Nar(parts[0].0.nar_hash), &parts[3].0.path);
-        assert!(shelf.has(&parts[2].0.path, &lowest).unwrap());
+        let has = |closure: &StorePath, asked: &AskedPart| {
+            let closures = BTreeSet::from([closure.clone()]);
+            shelf.has(&closures, asked).unwrap()
+        };
+        assert!(has(&parts[2].0.path, &lowest));
         for part in [&parts[0], &parts[1]] {
             std::fs::remove_file(dir.path().join(format!("closures/paths/{}.narinfo", part.0.path.hash())))
                 .unwrap();
         }
-        assert!(shelf.has(above, &lowest).unwrap(), "what is shared is not read again");
-        assert!(!shelf.has(above, &AskedPart::Nar(parts[2].0.nar_hash)).unwrap());
+        assert!(has(above, &lowest), "what is shared is not read again");
+        assert!(!has(above, &AskedPart::Nar(parts[2].0.nar_hash)));
         let own = AskedPart::Info(parts[3].0.path.hash().to_owned());
-        assert!(shelf.has(above, &own).unwrap());
+        assert!(has(above, &own));
+        let all = parts.iter().map(|part| part.0.path.clone()).collect();
+        assert!(shelf.has(&all, &AskedPart::Nar(parts[2].0.nar_hash)).unwrap(), "one of them has it");
     }
 }

@@ -1,4 +1,5 @@
-//! [`ArchiveTurns`]: how many archives are sent at once, and to whom (ROL-9).
+//! [`ClosureTurns`]: how many requests for closures are worked on at once, and of whom (ROL-9): archives that are sent, and
+//! closures that are looked through for who may have a part.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,29 +8,29 @@ use std::time::Duration;
 use model::NodeId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Archives sent at once; more wait.
-const ARCHIVES: usize = 16;
-/// Of them to one node, those that wait included: an agent asks for one piece after the other, and may not have heard
+/// Requests that are worked on at once; more wait.
+const AT_ONCE: usize = 16;
+/// Of them by one node, those that wait included: an agent asks for one piece after the other, and may not have heard
 /// that the one before is over.
-const ARCHIVES_OF_NODE: usize = 2;
+const OF_NODE: usize = 2;
 /// How long a request waits for its turn before it is refused as busy.
 const WAIT_WITHIN: Duration = Duration::from_secs(30);
 
-/// Who is sent archives.
+/// Whose requests are worked on.
 #[derive(Debug)]
-pub(crate) struct ArchiveTurns {
+pub(crate) struct ClosureTurns {
     slots: Arc<Semaphore>,
     of_nodes: Arc<Mutex<BTreeMap<NodeId, usize>>>,
 }
 
-/// An archive may be sent for as long as this is held.
+/// A request may be worked on for as long as this is held.
 #[derive(Debug)]
-pub(crate) struct ArchiveTurn {
+pub(crate) struct ClosureTurn {
     _share: NodeShare,
     _slot: OwnedSemaphorePermit,
 }
 
-/// One of the archives that a node may wait for.
+/// One of the requests that a node may have.
 #[derive(Debug)]
 struct NodeShare {
     node: NodeId,
@@ -40,24 +41,24 @@ fn locked(of_nodes: &Mutex<BTreeMap<NodeId, usize>>) -> MutexGuard<'_, BTreeMap<
     of_nodes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Default for ArchiveTurns {
-    fn default() -> ArchiveTurns {
-        ArchiveTurns { slots: Arc::new(Semaphore::new(ARCHIVES)), of_nodes: Arc::default() }
+impl Default for ClosureTurns {
+    fn default() -> ClosureTurns {
+        ClosureTurns { slots: Arc::new(Semaphore::new(AT_ONCE)), of_nodes: Arc::default() }
     }
 }
 
-impl ArchiveTurns {
-    /// Waits until a node may be sent an archive; `None` where it has its share, and where none becomes free in time.
-    pub(crate) async fn take(&self, node: &NodeId) -> Option<ArchiveTurn> {
+impl ClosureTurns {
+    /// Waits until a request of a node may be worked on; `None` where it has its share, and where none becomes free in time.
+    pub(crate) async fn take(&self, node: &NodeId) -> Option<ClosureTurn> {
         let share = self.share(node)?;
         let slot = tokio::time::timeout(WAIT_WITHIN, self.slots.clone().acquire_owned()).await;
-        Some(ArchiveTurn { _share: share, _slot: slot.ok()?.ok()? })
+        Some(ClosureTurn { _share: share, _slot: slot.ok()?.ok()? })
     }
 
     fn share(&self, node: &NodeId) -> Option<NodeShare> {
         let mut of_nodes = locked(&self.of_nodes);
         let held = of_nodes.entry(node.clone()).or_default();
-        if *held >= ARCHIVES_OF_NODE {
+        if *held >= OF_NODE {
             return None;
         }
         *held += 1;
@@ -90,13 +91,13 @@ mod tests {
     /// ROL-9: one node that asks for much leaves all but two turns to others, and has none once the others wait.
     #[tokio::test(start_paused = true)]
     async fn a_node_holds_two_turns_at_most() {
-        let turns = ArchiveTurns::default();
-        let mut held: Vec<ArchiveTurn> = Vec::new();
-        for _ in 0..ARCHIVES_OF_NODE {
+        let turns = ClosureTurns::default();
+        let mut held: Vec<ClosureTurn> = Vec::new();
+        for _ in 0..OF_NODE {
             held.push(turns.take(&node(0)).await.unwrap());
         }
         assert!(turns.take(&node(0)).await.is_none(), "it has its share, whatever is free");
-        for number in 1..=ARCHIVES - ARCHIVES_OF_NODE {
+        for number in 1..=AT_ONCE - OF_NODE {
             held.push(turns.take(&node(number)).await.unwrap());
         }
         // All are taken: the next one waits, and for so long only.
@@ -106,6 +107,6 @@ mod tests {
         held.push(turns.take(&node(99)).await.unwrap());
         held.clear();
         assert!(locked(&turns.of_nodes).is_empty());
-        assert_eq!(turns.slots.available_permits(), ARCHIVES);
+        assert_eq!(turns.slots.available_permits(), AT_ONCE);
     }
 }

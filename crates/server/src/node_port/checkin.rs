@@ -191,9 +191,10 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
     let (taken, was_late, contact) = {
         let mut entry = caller.slot.lock();
         plane.index.touch(&caller.slot, &mut entry);
-        let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
-        let was_late = entry.node.silent_since().is_none_or(late);
-        let says_more = entry.node.last_seen.is_none()
+        let (silent_since, promised) = (entry.node.silent_since(), entry.node.promised);
+        let is_first = entry.node.last_seen.is_none();
+        let was_late = is_first || contact_of(silent_since, promised, now()) != Contact::Online;
+        let says_more = is_first
             || entry.node.held != request.held
             || entry.node.run != request.run
             || entry.node.runs.unmade.as_deref() != request.unmade_run.as_ref()
@@ -382,14 +383,23 @@ async fn lost_cursor(
     acked: Option<u64>,
 ) -> Result<Option<Cursor>, Problem> {
     let Some(acked) = acked.filter(|acked| *acked > 0) else { return Ok(None) };
+    let cursor = durable_cursor(plane, caller, &incarnation).await?;
+    Ok((cursor.seq < acked).then_some(cursor))
+}
+
+/// How far a log of the node is durable here, or less while facts of another request are being stored.
+async fn durable_cursor(
+    plane: &ControlPlane,
+    caller: &CallingNode,
+    incarnation: &Incarnation,
+) -> Result<Cursor, Problem> {
     let known = caller.slot.lock().node.cursor.clone();
-    if known.is_some_and(|known| known.incarnation == incarnation && known.seq >= acked) {
-        return Ok(None);
+    if let Some(known) = known.filter(|known| known.incarnation == *incarnation) {
+        return Ok(known);
     }
     // Of a log that is not the newest here, or of none that is known: the store says.
-    let accepted = plane.store.append_facts(&caller.id, &incarnation, Vec::new(), now()).await;
-    let cursor = accepted.map_err(store_problem)?.cursor;
-    Ok((cursor.seq < acked).then_some(cursor))
+    let accepted = plane.store.append_facts(&caller.id, incarnation, Vec::new(), now()).await;
+    Ok(accepted.map_err(store_problem)?.cursor)
 }
 
 /// Keeps traits whole. Those that differ from what is not kept, or that came to be too large by differences,
@@ -429,13 +439,18 @@ async fn accept_facts(
     Ok(accepted.cursor)
 }
 
-/// Makes facts durable; events of rollouts among them with all that follows from them (ROL-5).
+/// Makes facts durable; events of rollouts among them with all that follows from them (ROL-5). An event behind a gap takes
+/// no effect, as its fact is not accepted: both are asked for again, with what is missing (SCL-4).
 async fn append(
     plane: &ControlPlane,
     caller: &CallingNode,
     incarnation: &Incarnation,
-    facts: Vec<Fact>,
+    mut facts: Vec<Fact>,
 ) -> Result<Accepted, Problem> {
+    if rollouts::are_among(&facts) {
+        let durable = durable_cursor(plane, caller, incarnation).await?;
+        facts = model::log::up_to_gap(durable.seq, facts);
+    }
     if !rollouts::are_among(&facts) {
         let appended = plane.store.append_facts(&caller.id, incarnation, facts, now()).await;
         return appended.map_err(store_problem);

@@ -17,7 +17,7 @@ use super::blob::range;
 use super::checkin::ready;
 use super::{CallingNode, Matched};
 use crate::answer::{PortReply, chain, reply, store_problem};
-use crate::closures::{ArchiveTurn, AskedPart, ClosureShelf};
+use crate::closures::{AskedPart, ClosureShelf, ClosureTurn};
 use crate::state::ControlPlane;
 
 /// What is read of an archive at a time, and held for each answer; in bytes.
@@ -38,6 +38,8 @@ pub(super) async fn closure(
     caller.is_alone()?;
     let asked = wire::percent::decode(matched.digest.as_deref().unwrap_or_default());
     let asked = AskedPart::read(&asked).ok_or(Code::NotFound)?;
+    // A part that no closure has costs the look at all of them, so that each node has its share of that too.
+    let Some(turn) = plane.closure_lookups.take(&caller.id).await else { return Err(Code::Busy.into()) };
     // By the rule of contents: what the node is pointed to names it.
     let named = match caller.slot.pointed_root(&plane.heads()) {
         Some(root) => plane.sets.store_paths(&root).await.map_err(store_problem)?,
@@ -45,12 +47,9 @@ pub(super) async fn closure(
     };
     let part = asked.clone();
     let entitled = on_shelf(plane, move |shelf| {
-        for closure in &named {
-            if shelf.has(closure, &part)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        // A look goes on when nobody waits for it any more, and holds its turn.
+        let _turn = turn;
+        shelf.has(&named, &part)
     });
     if !entitled.await? {
         return Err(Problem::new(Code::NotEntitled, "the node's set names no closure with this part"));
@@ -116,7 +115,7 @@ async fn archive(
 }
 
 /// Sends what is left of a range, a piece at a time; ends when nobody reads it, or after [`ANSWER_WITHIN`].
-async fn send(_turn: ArchiveTurn, mut file: File, mut left: u64, mut sender: BodySender) {
+async fn send(_turn: ClosureTurn, mut file: File, mut left: u64, mut sender: BodySender) {
     let until = Instant::now() + ANSWER_WITHIN;
     while left > 0 {
         let most = left.min(PIECE as u64);

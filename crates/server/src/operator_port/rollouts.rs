@@ -1,6 +1,6 @@
 //! Rollouts: how they stand, why a node has not changed yet, and orders to them.
 
-use rollout::RolloutCommand;
+use rollout::{RolloutCommand, WaitCause};
 use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
@@ -25,7 +25,8 @@ pub(super) async fn nodes(call: OperatorCall, asked: RolloutNodesQuery) -> Resul
 
 pub(super) async fn explain(call: OperatorCall, asked: NodeName) -> Result<Option<NodeRolloutView>, Problem> {
     let node = call.node(&asked.node).await?.id();
-    Ok(call.plane.rollouts.explain(&node).await)
+    let words = if call.is_scoped() { WaitCause::without_others } else { WaitCause::to_string };
+    Ok(call.plane.rollouts.explain(&node, words).await)
 }
 
 pub(super) async fn control(call: OperatorCall, asked: ControlRollout) -> Result<RolloutView, Problem> {

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use model::NodeId;
-use model::status::{Contact, contact_of};
+use model::status::contact_of;
 use plane::PointerChange;
 use rollout::{
     EventAnswer, RolloutAnswer, RolloutCommit, RolloutEffect, RolloutInput, RolloutKey, RolloutNote,
@@ -17,6 +18,7 @@ use trust::RolloutTerms;
 use wire::{Code, Problem};
 
 use super::TakenInputs;
+use super::unstored::UnstoredRollouts;
 use crate::answer::store_problem;
 use crate::state::{ControlPlane, now};
 
@@ -29,8 +31,9 @@ pub(crate) struct DurableRollouts {
     core: Rollouts,
     /// How each rollout stood when its members were pointed last.
     states: BTreeMap<RolloutKey, RolloutState>,
-    /// They were read from the store, and memory is not ahead of it.
+    /// They were read from the store; memory is ahead of it in those that are unstored alone.
     is_loaded: bool,
+    unstored: UnstoredRollouts,
     /// A member is pointed to a release that the heads do not have.
     lacks_release: bool,
 }
@@ -51,14 +54,27 @@ impl DurableRollouts {
         std::mem::take(&mut self.lacks_release)
     }
 
-    /// Reads all rollouts where they were not read, or where memory may be ahead of what is stored.
+    /// Reads all rollouts where they were not read, and those in which memory is ahead of what is stored.
+    ///
+    /// # Errors
+    /// The store's; for a while after a failed commit without asking it.
     pub(super) async fn load(&mut self, plane: &ControlPlane) -> Result<(), Problem> {
-        if self.is_loaded {
+        if self.unstored.waits(Instant::now()) {
+            return Err(Code::StoreUnavailable.into());
+        }
+        if !self.is_loaded {
+            let gone = self.core.documents().map(|document| document.key.clone()).collect();
+            self.read(plane, StoredMembers::OfLive, gone).await?;
+            self.is_loaded = true;
+            self.unstored.read();
             return Ok(());
         }
-        let gone: Vec<RolloutKey> = self.core.documents().map(|document| document.key.clone()).collect();
-        self.read(plane, StoredMembers::OfLive, gone).await?;
-        self.is_loaded = true;
+        let unstored = self.unstored.keys();
+        if !unstored.is_empty() {
+            let read = self.read(plane, StoredMembers::Of(unstored.clone()), unstored).await;
+            read.inspect_err(|_| self.unstored.failed(&[], Instant::now()))?;
+            self.unstored.read();
+        }
         Ok(())
     }
 
@@ -90,14 +106,16 @@ impl DurableRollouts {
             let write = RolloutWrite { facts: facts.clone(), commits: commits.clone() };
             match store.commit_rollouts(write, now()).await {
                 Ok(accepted) => {
+                    self.unstored.stored();
                     self.count(plane, &answers, &effects);
                     self.point_members(plane, &commits);
                     return Ok(TakenInputs { answers, accepted });
                 }
                 Err(CommitRolloutsError::Outdated) => self.is_loaded = false,
                 Err(CommitRolloutsError::Store(error)) => {
-                    // Memory is ahead of what is stored.
-                    self.is_loaded = commits.is_empty();
+                    if !commits.is_empty() {
+                        self.unstored.failed(&commits, Instant::now());
+                    }
                     return Err(store_problem(error));
                 }
             }
@@ -169,8 +187,7 @@ impl DurableRollouts {
                 if change != PointerChange::Same {
                     plane.index.mark_entry(&slot, &mut entry);
                 }
-                let late = |seen| contact_of(seen, entry.node.promised, now());
-                let contact = entry.node.silent_since().map_or(Contact::Online, late);
+                let contact = contact_of(entry.node.silent_since(), entry.node.promised, now());
                 (change, entry.node.contact_untold(contact))
             };
             if let Some(contact) = contact {

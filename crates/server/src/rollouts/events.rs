@@ -39,8 +39,8 @@ impl HeardEvents {
         wire::body::encoded_len(&self.facts) + texts.sum::<usize>()
     }
 
-    /// The facts of a request, with the events among them. The log sends again what was not acknowledged, so an event
-    /// that a fact carries is the oldest that the node still has.
+    /// The facts of a request, none behind a gap, with the events among them. The log sends again what was not
+    /// acknowledged, so an event that a fact carries is the oldest that the node still has.
     pub(crate) fn of_facts(
         plane: &ControlPlane,
         caller: &CallingNode,

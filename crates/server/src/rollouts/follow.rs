@@ -49,7 +49,7 @@ impl RolloutOwner {
                 HeadStep::End(ends) => inputs.extend(ends),
                 HeadStep::Begin => {
                     let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
-                    inputs.push(RolloutInput::Published(begins(plane, rollouts.core(), head, nodes).await?));
+                    inputs.push(RolloutInput::Published(begins(plane, head, nodes).await?));
                 }
             }
         }
@@ -92,14 +92,9 @@ fn key_of(head: &Head) -> RolloutKey {
 }
 
 /// The rollout of a release.
-async fn begins(
-    plane: &ControlPlane,
-    core: &Rollouts,
-    head: &Head,
-    nodes: &[ChannelNode],
-) -> Result<NewRollout, Problem> {
+async fn begins(plane: &ControlPlane, head: &Head, nodes: &[ChannelNode]) -> Result<NewRollout, Problem> {
     let terms = head.header.rollout.clone().ok_or(Code::Internal)?;
-    let mut joining = JoiningNodes::of(plane, core, head).await?;
+    let mut joining = JoiningNodes::of(plane, head).await?;
     let mut joined = Vec::with_capacity(nodes.len());
     for node in nodes {
         joined.push(joining.node(node).await?);
@@ -143,7 +138,7 @@ async fn moves(
         for node in nodes.iter().filter(|(id, ..)| core.lacks_member(channel, id)) {
             let joining = match &mut joining {
                 Some(joining) => joining,
-                none => none.insert(JoiningNodes::of(plane, core, head).await?),
+                none => none.insert(JoiningNodes::of(plane, head).await?),
             };
             inputs.push(RolloutInput::Joined { channel: channel.clone(), node: joining.node(node).await? });
         }
@@ -173,7 +168,7 @@ pub(super) async fn came_or_went(
             && core.lacks_member(&head.header.channel, &id)
         {
             let node = (id, slot.names().1, entry);
-            let joining = JoiningNodes::of(plane, core, &head).await?.node(&node).await?;
+            let joining = JoiningNodes::of(plane, &head).await?.node(&node).await?;
             inputs.push(RolloutInput::Joined { channel: head.header.channel.clone(), node: joining });
         }
     }
@@ -195,8 +190,15 @@ struct JoiningNodes<'a> {
 }
 
 impl<'a> JoiningNodes<'a> {
-    async fn of(plane: &'a ControlPlane, core: &Rollouts, head: &Head) -> Result<JoiningNodes<'a>, Problem> {
+    /// Reads what is stored; nobody decides of rollouts meanwhile.
+    async fn of(plane: &'a ControlPlane, head: &Head) -> Result<JoiningNodes<'a>, Problem> {
         let header = &head.header;
+        // Also of those that are pruned: that a rollout halted says against its release for good.
+        let documents =
+            plane.store.rollout_documents(Some(&header.channel), Some(header.seq), LOOKED_AT).await;
+        let documents = documents.map_err(store_problem)?.into_iter();
+        let unproven: BTreeSet<RolloutKey> =
+            documents.filter(|document| !document.is_proven()).map(|document| document.key).collect();
         let (mut earlier, mut before) = (BTreeMap::new(), None);
         let releases = plane.store.releases(LOOKED_AT, Some(header.seq)).await.map_err(store_problem)?;
         for release in releases {
@@ -204,7 +206,7 @@ impl<'a> JoiningNodes<'a> {
             let digest = signed::digest(signed);
             earlier.insert(release.seq, digest);
             let key = RolloutKey { channel: header.channel.clone(), seq: release.seq };
-            if before.is_some() || !core.is_proven(&key) {
+            if before.is_some() || unproven.contains(&key) {
                 continue;
             }
             let known = crate::releases::committed(plane, signed)?;

@@ -17,6 +17,7 @@ mod durable;
 mod events;
 mod follow;
 mod run;
+mod unstored;
 pub(crate) mod views;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,6 +19,9 @@ use crate::api::rollouts::{
 use crate::index::clip;
 use crate::state::ControlPlane;
 
+/// How it is put what a node waits for.
+pub(crate) type WaitWords = fn(&WaitCause) -> String;
+
 /// Rollouts and their nodes in numbers.
 pub(crate) struct RolloutTotals {
     pub(crate) rollouts: BTreeMap<RolloutState, i64>,
@@ -82,12 +85,12 @@ impl RolloutOwner {
         Ok(RolloutNodesView { nodes: nodes.collect(), next })
     }
 
-    /// Why a node has not changed yet; `None` of one that is in no rollout.
-    pub(crate) async fn explain(&self, node: &NodeId) -> Option<NodeRolloutView> {
+    /// Why a node has not changed yet, in these words; `None` of one that is in no rollout.
+    pub(crate) async fn explain(&self, node: &NodeId, words: WaitWords) -> Option<NodeRolloutView> {
         let rollouts = self.rollouts.lock().await;
         let core = rollouts.core();
         let explained = core.explain(node)?;
-        Some(explained_view(core, node, explained))
+        Some(explained_view(core, node, explained, words))
     }
 
     /// How the newest rollout of a channel stands.
@@ -207,7 +210,7 @@ fn waiting(core: &Rollouts, document: &RolloutDocument) -> Vec<RolloutWaitView> 
 /// A member of a rollout: what the rollouts say of it, where this is the one that it is in now.
 fn node_view(core: &Rollouts, key: &RolloutKey, node: &NodeId) -> Option<NodeRolloutView> {
     if let Some(explained) = core.explain(node).filter(|explained| explained.rollout == *key) {
-        return Some(explained_view(core, node, explained));
+        return Some(explained_view(core, node, explained, WaitCause::to_string));
     }
     let (document, member) = (core.document(key)?, core.member(key, node)?);
     let wave = core.rules(key)?.wave_name(usize::from(member.placement.wave)).to_owned();
@@ -226,7 +229,12 @@ fn node_view(core: &Rollouts, key: &RolloutKey, node: &NodeId) -> Option<NodeRol
     })
 }
 
-fn explained_view(core: &Rollouts, node: &NodeId, explained: NodeExplanation) -> NodeRolloutView {
+fn explained_view(
+    core: &Rollouts,
+    node: &NodeId,
+    explained: NodeExplanation,
+    words: WaitWords,
+) -> NodeRolloutView {
     let evidence = explained.evidence;
     NodeRolloutView {
         boot: evidence.as_ref().and_then(|evidence| evidence.boot.clone()),
@@ -239,6 +247,6 @@ fn explained_view(core: &Rollouts, node: &NodeId, explained: NodeExplanation) ->
         wave: explained.wave,
         state: explained.state,
         since: explained.since,
-        cause: explained.cause.map(|cause| cause.to_string()),
+        cause: explained.cause.as_ref().map(words),
     }
 }

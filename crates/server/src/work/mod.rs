@@ -285,11 +285,15 @@ pub(crate) fn reach(plane: &ControlPlane, node: &NodeId) -> Reach {
         return Reach::Online;
     }
     let Some(slot) = plane.index.get(node) else { return Reach::Removed };
-    let (seen, promised) = {
+    let (silent_since, promised) = {
         let entry = slot.lock();
+        if entry.node.last_seen.is_none() {
+            // Nobody knows whether it will ever call.
+            return Reach::Offline;
+        }
         (entry.node.silent_since(), entry.node.promised)
     };
-    Reach::by_contact(seen, promised, now())
+    Reach::by_contact(silent_since, promised, now())
 }
 
 /// The key of an action's object in what goes down.

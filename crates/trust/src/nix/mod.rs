@@ -17,4 +17,6 @@ mod store_path;
 pub use cache_key::{CacheKey, CacheKeyError};
 pub use closure_order::{ClosureOrder, ClosureOrderError, MAX_CLOSURE_PATHS};
 pub use narinfo::{MAX_NAR, MAX_NARINFO, NarCompression, NarInfo, NarInfoError};
-pub use store_path::{MAX_STORE_NAME, STORE_DIR, StorePath, StorePathError, is_store_hash, store_paths_in};
+pub use store_path::{
+    MAX_SET_PATHS, MAX_STORE_NAME, STORE_DIR, StorePath, StorePathError, is_store_hash, store_paths_in,
+};

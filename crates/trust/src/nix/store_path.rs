@@ -70,6 +70,9 @@ fn is_name_char(c: u8) -> bool {
     c.is_ascii_alphanumeric() || b"+-._?=".contains(&c)
 }
 
+/// The most paths of the store that a node's set may name, in its modules and params: what they need comes with them.
+pub const MAX_SET_PATHS: usize = 64;
+
 /// The paths of the store that some bytes name, found as Nix finds references: by their text. A path goes on as long as
 /// its characters may be of a name.
 pub fn store_paths_in(bytes: &[u8]) -> BTreeSet<StorePath> {

@@ -4,7 +4,7 @@ use model::Timestamp;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId};
 use rollout::{BeginRefusal, Placement};
 
-use super::super::waiting_release::RolloutNames;
+use super::super::waiting_release::{PreparedWave, RolloutNames};
 use super::super::{Node, ReleaseChange};
 use super::{Acknowledgement, FROZEN_CODE, NOT_BEFORE_CODE, PAUSED_CODE, PINNED_CODE, RejectedDispatch};
 use crate::io::NodeEffect;
@@ -51,7 +51,7 @@ impl Node {
         let Some(held) = self.adoption.clone().filter(|held| held.seq == dispatch.seq) else { return };
         let Ok(header) = self.chain.document().header(&held.header) else { return };
         if header.rollout.is_some() && RolloutNames::of(&header, &held.digest).has(dispatch) {
-            self.prepare(held, &header, effects);
+            self.prepare(held, &header, false, effects);
         }
     }
 
@@ -65,13 +65,7 @@ impl Node {
     ) {
         let ReleaseChange::Waiting(waiting) = &self.change else { return };
         let Some(wave) = &waiting.prepared else { return };
-        // By the host's own time: a control plane that says another one opens no wave early.
-        let placement = Placement {
-            // A host that holds nothing has nothing that it could be pinned to.
-            pinned: wave.placement.pinned.filter(|_| self.adoption.is_some()),
-            ..wave.placement
-        };
-        let refusal = match wave.rules.refusal(&placement, self.trust_time(now).own()) {
+        let refusal = match self.begin_refusal(wave, now) {
             Some(BeginRefusal::NotBefore) => Some(NOT_BEFORE_CODE),
             Some(BeginRefusal::Frozen) => Some(FROZEN_CODE),
             Some(BeginRefusal::Pinned) => Some(PINNED_CODE),
@@ -91,6 +85,17 @@ impl Node {
         self.rollout.rejected = Some(rejected);
         self.contact_pending = true;
         self.deliver_soon(now);
+    }
+
+    /// Why a release must not begin now, by its signed terms.
+    pub(super) fn begin_refusal(&self, wave: &PreparedWave, now: Timestamp) -> Option<BeginRefusal> {
+        let placement = Placement {
+            // A host that holds nothing has nothing that it could be pinned to.
+            pinned: wave.placement.pinned.filter(|_| self.adoption.is_some()),
+            ..wave.placement
+        };
+        // By the host's own time: a control plane that says another one opens no wave early.
+        wave.rules.refusal(&placement, self.trust_time(now).own())
     }
 
     /// Each request is acknowledged once, however often it is said.
