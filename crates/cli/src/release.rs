@@ -13,7 +13,7 @@ use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::operator::Operator;
+use crate::operator::{Operator, OperatorCallError};
 use crate::screen::{Screen, plural};
 use crate::table::table;
 
@@ -98,15 +98,24 @@ pub async fn run(args: &ReleaseArgs, screen: Screen) -> Result<Exit, Failure> {
 
 /// A release by its number, or the newest.
 pub(crate) async fn find(operator: &Operator, seq: Option<u64>) -> Result<Release, Failure> {
-    let before = seq.map(|seq| seq.saturating_add(1));
-    let request = History { node: None, before, limit: 1.into() };
-    let found = operator.call(&api::RELEASES, request).await?.into_iter().next();
-    match (found, seq) {
-        (Some(release), Some(seq)) if release.seq != seq => Err(ReleaseListError::NotKept(seq).into()),
-        (Some(release), _) => Ok(release),
-        (None, Some(seq)) => Err(ReleaseListError::NotKept(seq).into()),
-        (None, None) => Err(ReleaseListError::None.into()),
+    match seq {
+        Some(seq) => Ok(by_number(operator, seq).await?.ok_or(ReleaseListError::NotKept(seq))?),
+        None => Ok(newest_below(operator, None).await?.ok_or(ReleaseListError::None)?),
     }
+}
+
+/// A release by its number; `None` where it is not kept.
+pub(crate) async fn by_number(operator: &Operator, seq: u64) -> Result<Option<Release>, OperatorCallError> {
+    let found = newest_below(operator, Some(seq.saturating_add(1))).await?;
+    Ok(found.filter(|release| release.seq == seq))
+}
+
+async fn newest_below(
+    operator: &Operator,
+    before: Option<u64>,
+) -> Result<Option<Release>, OperatorCallError> {
+    let request = History { node: None, before, limit: 1.into() };
+    Ok(operator.call(&api::RELEASES, request).await?.into_iter().next())
 }
 
 /// A release with its headers read; their signatures were verified when it was committed,

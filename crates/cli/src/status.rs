@@ -11,7 +11,9 @@ use serde::Serialize;
 use server::Posture;
 use server::api::objects::SYNC;
 use server::api::operation::Empty;
-use server::api::{self, CauseView, ChannelRolloutView, ChannelView, Matching, StatusView, TrustHolders};
+use server::api::{
+    self, CauseView, ChannelRolloutView, ChannelView, EarlierReleaseView, Matching, StatusView, TrustHolders,
+};
 
 use crate::clock::{ago, now, short};
 use crate::connect::Connect;
@@ -141,6 +143,7 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
     out.push_str(&rollouts(view, screen));
     out.push_str(&signers_retired(view, screen));
     out.push_str(&signatures_due(view, now(), screen));
+    out.push_str(&earlier_due(view, now(), screen));
     if !view.causes.is_empty() {
         out.push('\n');
         out.push_str(&causes(view, screen));
@@ -194,6 +197,28 @@ fn signatures_due(view: &StatusView, now: Timestamp, screen: Screen) -> String {
         screen.mark(mark, &text)
     };
     view.channels.iter().filter(due).map(line).collect()
+}
+
+/// Earlier releases that rollouts have nodes on, whose last signature is three quarters through its freshness, or past it.
+fn earlier_due(view: &StatusView, now: Timestamp, screen: Screen) -> String {
+    let line = |channel: &ChannelView, earlier: &EarlierReleaseView| {
+        let EarlierReleaseView { seq, signed_at, fresh_until } = earlier;
+        let (stop, mark) = match now > *fresh_until {
+            true => ("take no actions since", Mark::Bad),
+            false => ("stop taking actions at", Mark::Warn),
+        };
+        let name = &channel.channel;
+        let beacon = muster(&format!("beacon --channel {name} --release {seq}"));
+        let text = format!(
+            "channel {name}: no signature since {signed_at} for release {seq}, and its nodes that wait for the newest \
+             {stop} {fresh_until}; run `{beacon}`\n"
+        );
+        screen.mark(mark, &text)
+    };
+    let of_channel = |channel: &ChannelView| {
+        channel.earlier_due.iter().map(|earlier| line(channel, earlier)).collect::<String>()
+    };
+    view.channels.iter().map(of_channel).collect()
 }
 
 fn channels(view: &StatusView) -> String {

@@ -11,7 +11,7 @@ use model::selection::{Selection, SelectionEntry};
 use model::{Channel, Digest, Hostname, ReleaseVersion, Timestamp};
 use trust::{Freshness, Header};
 
-/// The release that one channel points to.
+/// A release that nodes of one channel are pointed to.
 #[derive(Clone, Debug)]
 pub struct Head {
     /// The signed header, served byte for byte.
@@ -110,9 +110,14 @@ pub struct NodeHeader {
 }
 
 impl Heads {
+    /// All releases that nodes are pointed to: what each channel points to, then the earlier ones.
+    pub fn served(&self) -> impl Iterator<Item = &Arc<Head>> {
+        self.channels.values().chain(self.earlier.values())
+    }
+
     /// The newest time in any signature of what the fleet is pointed to.
     pub fn newest_signature(&self) -> Option<Timestamp> {
-        self.channels.values().map(|head| head.signed_at).max()
+        self.served().map(|head| head.signed_at).max()
     }
 
     /// The head and the entry for a hostname: of the newest release that has one.

@@ -39,7 +39,7 @@ pub enum HeadStep {
 pub struct EarlierRelease {
     /// The release that goes out names it as a fallback.
     pub is_fallback: bool,
-    /// Until when its own signature is fresh.
+    /// Until when the newest signature for it is fresh: that of its header, or of a beacon.
     pub fresh_until: Timestamp,
 }
 

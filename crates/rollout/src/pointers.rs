@@ -1,12 +1,15 @@
 //! Where the rollouts point a node.
 
+use std::collections::BTreeSet;
+
 use model::NodeId;
 use model::rollout::RolloutDispatch;
 
+use crate::id::RolloutKey;
 use crate::live::LiveRollout;
 use crate::member::MemberRecord;
 use crate::rollouts::Rollouts;
-use crate::state::NodeRolloutState;
+use crate::state::{NodeRolloutState, RolloutState};
 use crate::step::RolloutPointer;
 
 /// What a node that failed and is not back says of itself to people.
@@ -36,6 +39,17 @@ impl Rollouts {
             },
             failure: failure_of(rollout, record),
         })
+    }
+
+    /// The releases of before that members of a rollout stay on: until their wave opens, or as they went back. Who gets
+    /// the rollout's release once it calls does not stay.
+    pub fn releases_before(&self, key: &RolloutKey) -> BTreeSet<u64> {
+        let is_through = self.document(key).is_some_and(|document| document.state == RolloutState::Terminal);
+        let stays = |member: &&MemberRecord| {
+            let only_lacks_contact = is_through && member.state == NodeRolloutState::Pending;
+            !member.points_to_target() && !only_lacks_contact
+        };
+        self.members(key).filter(stays).filter_map(|member| member.before).collect()
     }
 
     /// The rollout that says where a node is pointed to: the current one, or an earlier one in which the node

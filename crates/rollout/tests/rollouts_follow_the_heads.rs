@@ -1,11 +1,12 @@
-//! ROL-1, ROL-2: a release with terms begins a rollout, one without them ends those of its channel, and who is in a
+//! ROL-1, ROL-2, ROL-4: a release with terms begins a rollout, one without them ends those of its channel, and who is in a
 //! channel is in its rollouts; worked out from what is there, however often it is asked.
 
 use std::collections::BTreeSet;
 
 use model::Timestamp;
+use model::status::Contact;
 use rollout::{
-    EarlierRelease, HeadKind, HeadStep, RolloutCommand, RolloutInput, RolloutKey, RolloutState,
+    EarlierRelease, EventAnswer, HeadKind, HeadStep, RolloutCommand, RolloutInput, RolloutKey, RolloutState,
     reads_declared,
 };
 use trust::RolloutTerms;
@@ -94,6 +95,38 @@ fn nobody_joins_what_is_over() {
 fn releases_that_members_may_be_pointed_to_are_in_use() {
     let driven = Driven::new(RolloutTerms::default(), &[("a", &[])]);
     assert_eq!(driven.rollouts.releases_in_use(), BTreeSet::from([key("stable", 40), key("stable", 41)]));
+}
+
+/// ROL-4: it is these that want to be signed anew while a rollout stands still.
+#[test]
+fn members_stay_on_the_release_before_until_their_wave_opens() {
+    let canary = WaveMembers::Where(selector("a"));
+    let waves = vec![wave("canary", canary, 60, 100), wave("rest", WaveMembers::Rest, 60, 100)];
+    let terms = RolloutTerms { waves, ..RolloutTerms::default() };
+    let mut driven = Driven::new(terms, &[("a", &[]), ("b", &[]), ("c", &[])]);
+    driven.contact("c", Contact::Offline);
+    let before = |driven: &Driven| driven.rollouts.releases_before(&driven.key);
+    for name in ["a", "b"] {
+        driven.activate(name);
+        assert_eq!(before(&driven), BTreeSet::from([40]), "{name} is on its way, and not all are");
+        driven.pass(name);
+        driven.wait(60);
+        assert_eq!(driven.converged(name, 60), EventAnswer::Accepted, "{}", driven.why(name));
+        driven.wait(60);
+    }
+    assert_eq!(driven.state(), RolloutState::Terminal);
+    assert_eq!(before(&driven), BTreeSet::new(), "c has the release once it calls");
+}
+
+/// ROL-4: a node that went back stays where it is, also once the rollout is through.
+#[test]
+fn who_went_back_stays_on_the_release_before() {
+    let waves = vec![wave("all", WaveMembers::Rest, 0, 0)];
+    let mut driven = Driven::new(RolloutTerms { waves, ..RolloutTerms::default() }, &[("a", &[])]);
+    driven.activate("a");
+    driven.fail("a");
+    driven.back("a");
+    assert_eq!(driven.rollouts.releases_before(&driven.key), BTreeSet::from([40]), "{:?}", driven.state());
 }
 
 #[test]

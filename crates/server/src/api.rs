@@ -261,6 +261,21 @@ pub struct ChannelView {
     /// How its newest rollout stands, where its release goes to its nodes by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<ChannelRolloutView>,
+    /// Earlier releases that nodes of that rollout stay on, and for which another signature is due.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_due: Vec<EarlierReleaseView>,
+}
+
+/// A release before the newest, which a rollout has nodes on.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EarlierReleaseView {
+    /// Its number.
+    pub seq: u64,
+    /// When header or beacon was last signed.
+    pub signed_at: Timestamp,
+    /// Until when nodes take actions and objects by it.
+    pub fresh_until: Timestamp,
 }
 
 /// Nodes that share a cause.

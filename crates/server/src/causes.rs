@@ -10,7 +10,7 @@ use trust::Revocation;
 
 use crate::status_basis::StatusBasis;
 use crate::totals::CauseKey;
-use next_step::{CertificateProblem, join_again, next_step, refused_trust};
+use next_step::{CertificateProblem, beacon_for_earlier, join_again, next_step, refused_trust};
 
 /// The cause where no more is known of it.
 const SEE_RUN: &str = "see its last run";
@@ -27,7 +27,13 @@ pub(crate) struct NodeCause {
 /// What there is to say of a node: why it is not green, and what was requested of it in vain.
 pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis<'_>) -> Vec<NodeCause> {
     let (certificate, heads) = (CertificateProblem::of(node, basis), basis.heads);
-    let (since, next) = (state_since(node, state, heads), next_step(node, state, certificate.as_ref()));
+    let earlier = beacon_for_earlier(node, heads);
+    let next_of = |node: &NodeState, state: Overall, certificate: Option<&CertificateProblem>| match &earlier
+    {
+        Some(beacon) if state == Overall::NotFresh => beacon.clone(),
+        _ => next_step(node, state, certificate),
+    };
+    let (since, next) = (state_since(node, state, heads), next_of(node, state, certificate.as_ref()));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
     // What the node says now comes before what is kept of a release of before.
     let mut causes: Vec<NodeCause> = unadopted(node).into_iter().collect();
@@ -54,7 +60,7 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis
     }
     if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
         let (key, next) =
-            (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, None));
+            (CauseKey::Words(Overall::NotFresh, cause.clone()), next_of(node, Overall::NotFresh, None));
         let since = node.open_items().conditions.freshness.and_then(|held| held.not_fresh_since);
         causes.push(NodeCause { key, cause, code: None, since, next });
     }

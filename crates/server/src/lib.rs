@@ -18,6 +18,7 @@ mod answer;
 pub mod api;
 pub mod authority;
 mod authority_files;
+mod beacons;
 mod cache;
 mod causes;
 mod closures;

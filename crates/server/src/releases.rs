@@ -11,18 +11,17 @@ use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads, NodeHeader};
 use rollout::RolloutKey;
 use store::audit::AuditSubject;
-use store::{Release, ReleaseCommitError, Store};
-use trust::beacon::{self, BeaconSubject};
+use store::{Release, ReleaseCommitError};
+use trust::Header;
 use trust::feature::{self, FEATURES};
 use trust::signed::{self, Document, VerifyError};
-use trust::{Beacon, BeaconRefusal, Header, SigningKey};
 use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::api::{Commit, ReleaseSummary};
 use crate::operator_port::OperatorCall;
 use crate::state::{ControlPlane, now, run_to_completion};
-use crate::{lists, posture};
+use crate::{beacons, lists, posture};
 
 /// Reads the signed lists and the heads from the store, verifies them and points the fleet to the heads. While that
 /// fails, check-ins are refused with the reason (WIR-4).
@@ -71,35 +70,47 @@ async fn with_earlier(
             continue;
         }
         let earlier = match known.release(&key) {
-            Some(known) => Some(known.clone()),
+            Some(known) => Some(Head::clone(known)),
             None => earlier_head(plane, &key).await?,
         };
-        heads.earlier.extend(earlier.map(|earlier| (key, earlier)));
+        if let Some(earlier) = earlier {
+            heads.earlier.insert(key, Arc::new(beacons::with_stored(plane, earlier).await?));
+        }
     }
     Ok(heads)
 }
 
-/// A release that a channel pointed to; `None` where it is not stored. Its freshness is that of its header.
-async fn earlier_head(plane: &ControlPlane, key: &RolloutKey) -> Result<Option<Arc<Head>>, Problem> {
+/// A release that a channel pointed to, without a beacon; `None` where it is not stored.
+async fn earlier_head(plane: &ControlPlane, key: &RolloutKey) -> Result<Option<Head>, Problem> {
     let release = plane.store.release(key.seq).await.map_err(store_problem)?;
     let Some(signed) = release.as_ref().and_then(|release| release.headers.get(&key.channel)) else {
         return Ok(None);
     };
     let header = committed(plane, signed)?;
-    let (selection, patterns) = selection(plane, &header.selection).await?;
-    let summary = release.as_ref().map(summary_of).unwrap_or_default();
-    Ok(Some(Arc::new(Head {
-        digest: signed::digest(signed),
+    let read = selection(plane, &header.selection).await?;
+    Ok(Some(head_of(signed.clone(), header, release.as_ref(), read)))
+}
+
+/// A release as the nodes of its channel are pointed to it, without a beacon.
+fn head_of(
+    signed: Signed,
+    header: Header,
+    release: Option<&Release>,
+    (selection, patterns): (Arc<Selection>, Arc<Patterns>),
+) -> Head {
+    let summary = release.map(summary_of).unwrap_or_default();
+    Head {
+        digest: signed::digest(&signed),
         signed_at: header.created,
-        signed: Arc::new(signed.clone()),
+        signed: Arc::new(signed),
         beacon: None,
-        contact_secs: summary.contact_secs.get(&key.channel).copied().unwrap_or(DEFAULT_CONTACT_SECS),
+        contact_secs: summary.contact_secs.get(&header.channel).copied().unwrap_or(DEFAULT_CONTACT_SECS),
         minimum_agent: summary.minimum_agent.as_deref().and_then(ReleaseVersion::parse),
-        runs: summary.runs.get(&key.channel).copied(),
+        runs: summary.runs.get(&header.channel).copied(),
         selection,
         patterns,
         header,
-    })))
+    }
 }
 
 fn summary_of(release: &Release) -> ReleaseSummary {
@@ -112,43 +123,20 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
     let known = plane.heads();
     for head in stored {
         let header = committed(plane, &head.header)?;
-        let beacon = match &head.beacon {
-            Some(document) => believed(plane, document),
-            None => None,
-        };
         let in_use = known.channels.values().find(|h| h.header.selection == header.selection);
-        let (selection, patterns) = match (selections.get(&header.selection), in_use) {
+        let read = match (selections.get(&header.selection), in_use) {
             (Some(read), _) => read.clone(),
             (None, Some(head)) => (head.selection.clone(), head.patterns.clone()),
             (None, None) => selection(plane, &header.selection).await?,
         };
-        selections.insert(header.selection, (selection.clone(), patterns.clone()));
+        selections.insert(header.selection, read.clone());
         let release = plane.store.release(head.seq).await.map_err(store_problem)?;
-        let summary = release.as_ref().map(summary_of).unwrap_or_default();
-        let contact_secs = summary.contact_secs.get(&head.channel).copied().unwrap_or(DEFAULT_CONTACT_SECS);
-        let runs = summary.runs.get(&head.channel).copied();
-        let head = Head {
-            digest: signed::digest(&head.header),
-            signed_at: beacon.as_ref().map_or(header.created, |beacon| beacon.at.max(header.created)),
-            signed: Arc::new(head.header),
-            beacon: head.beacon.filter(|_| beacon.is_some()).map(Arc::new),
-            contact_secs,
-            minimum_agent: summary.minimum_agent.as_deref().and_then(ReleaseVersion::parse),
-            runs,
-            selection,
-            patterns,
-            header,
-        };
+        let head = head_of(head.header, header, release.as_ref(), read);
+        let head = beacons::with_stored(plane, head).await?;
         channels.insert(head.header.channel.clone(), Arc::new(head));
     }
     let node_header = node_header(plane).await?;
     Ok(Heads { version: known.version + 1, channels, earlier: BTreeMap::new(), node_header })
-}
-
-/// A beacon that is stored. The key that signed it may be retired by now: the release is as fresh as its header then.
-fn believed(plane: &ControlPlane, document: &Signed) -> Option<Beacon> {
-    let opened = beacon::open(document, &plane.trust.documents().newest().document);
-    opened.inspect_err(|refusal| tracing::warn!(%refusal, "a stored beacon is not believed any more")).ok()
 }
 
 /// The header of nodes that is kept, verified.
@@ -302,147 +290,7 @@ fn commit_problem(error: ReleaseCommitError) -> Problem {
     }
 }
 
-/// Keeps beacons and lets the heads carry them. One that is refused keeps none of the others out that came before it,
-/// and lowers nothing; one that is known already is kept as it is.
-pub(crate) async fn add_beacons(
-    plane: &ControlPlane,
-    store: &Store,
-    beacons: Vec<Signed>,
-) -> Result<(), Problem> {
-    let _one = plane.publishing.lock().await;
-    let mut stored = false;
-    let added = store_beacons(plane, store, beacons, &mut stored).await;
-    if stored {
-        load(plane).await?;
-    }
-    added
-}
-
-async fn store_beacons(
-    plane: &ControlPlane,
-    store: &Store,
-    beacons: Vec<Signed>,
-    stored: &mut bool,
-) -> Result<(), Problem> {
-    for document in beacons {
-        let beacon =
-            beacon::open(&document, &plane.trust.documents().newest().document).map_err(beacon_problem)?;
-        let heads = plane.heads();
-        let Some(head) = heads.channels.get(&beacon.channel) else {
-            let detail = format!("nothing is published in channel {}", beacon.channel);
-            return Err(Problem::new(Code::BeaconOtherChannel, detail));
-        };
-        let subject =
-            BeaconSubject { channel: &head.header.channel, seq: head.header.seq, header: &head.digest };
-        // Every node would refuse one from the future, and the release with it.
-        beacon::check(&beacon, subject, now()).map_err(beacon_problem)?;
-        if beacon::is_newer(&beacon, head.signed_at).map_err(beacon_problem)? {
-            let (seq, at) = (beacon.seq, beacon.at);
-            store.add_beacon(&beacon.channel, seq, document, at).await.map_err(store_problem)?;
-            *stored = true;
-        }
-    }
-    Ok(())
-}
-
-fn beacon_problem(refusal: BeaconRefusal) -> Problem {
-    let code = match refusal {
-        BeaconRefusal::Signature(_) => Code::BeaconSignature,
-        BeaconRefusal::Malformed(_) => Code::BeaconMalformed,
-        BeaconRefusal::OtherFleet { .. } => Code::BeaconOtherFleet,
-        BeaconRefusal::OtherChannel { .. } => Code::BeaconOtherChannel,
-        BeaconRefusal::OtherRelease { .. } => Code::BeaconOtherRelease,
-        BeaconRefusal::Future { .. } => Code::BeaconFuture,
-        BeaconRefusal::Older { .. } => Code::BeaconOlder,
-    };
-    Problem::new(code, format!("the beacon is refused: {refusal}"))
-}
-
-/// Signs beacons for heads of whose freshness a quarter is spent. Only where a key for it lies beside the control
-/// plane (lab posture); elsewhere `muster beacon` does it. None is signed for a time that the newest signature makes
-/// unlikely: a clock that is ahead must not date the fleet (IDN-11).
-pub(crate) async fn renew_beacons(plane: &ControlPlane, key: &SigningKey) -> Result<(), Problem> {
-    let at = now();
-    let (mut due, mut refused) = (Vec::new(), Ok(()));
-    let documents = plane.trust.documents();
-    let trust = &documents.newest().document;
-    // A release of a key that counts no more, or of too few, is not vouched for.
-    let counts = |head: &Head| trust.header(&head.signed).is_ok();
-    let heads = plane.heads();
-    let newest = heads.newest_signature().unwrap_or_default();
-    let due_now = heads.channels.values().filter(|head| at > head.freshness().renews_at() && counts(head));
-    for head in due_now {
-        if let Err(problem) = is_likely(&head.header, newest, at) {
-            refused = Err(problem);
-            continue;
-        }
-        let beacon = Beacon {
-            fleet: head.header.fleet.clone(),
-            channel: head.header.channel.clone(),
-            seq: head.header.seq,
-            header: head.digest,
-            at,
-        };
-        due.push(signed::sign(&beacon, &[key]).map_err(|_| Code::Internal)?);
-        tracing::info!(channel = %beacon.channel, seq = beacon.seq, "signing a beacon: the release still counts");
-    }
-    if !due.is_empty() {
-        add_beacons(plane, &plane.store, due).await?;
-    }
-    refused
-}
-
-/// Whether the clock may be right that says this: it is at most one freshness past the newest signature that is known.
-fn is_likely(header: &Header, newest: Timestamp, at: Timestamp) -> Result<(), Problem> {
-    if at <= newest.plus(header.freshness()).plus(SLACK) {
-        return Ok(());
-    }
-    let (channel, seq) = (&header.channel, header.seq);
-    let detail = format!(
-        "no beacon is signed for release {seq} in channel {channel}: by this clock it is {at}, which is past the \
-         freshness of the newest signature, of {newest}; set the clock if it is wrong, else publish, or sign one with \
-         `muster beacon`"
-    );
-    Err(Problem::new(Code::BeaconFuture, detail))
-}
-
 /// The signed headers by channel.
 pub(crate) fn headers(heads: &Heads) -> BTreeMap<Channel, Signed> {
     heads.channels.iter().map(|(channel, head)| (channel.clone(), (*head.signed).clone())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use std::time::Duration;
-
-    use super::*;
-
-    /// IDN-11: a control plane whose clock is far ahead signs no beacon there, and says so.
-    #[test]
-    fn no_beacon_is_signed_far_past_the_newest_signature() {
-        let (newest, fresh) = (Timestamp::from_secs(1_800_000_000), Duration::from_secs(86_400));
-        let header = Header {
-            fleet: "acme-1".parse().unwrap(),
-            channel: "main".parse().unwrap(),
-            seq: 7,
-            label: None,
-            created: newest,
-            selection: Digest::ZERO,
-            freshness_secs: fresh.as_secs(),
-            fallbacks: vec![],
-            requires: vec![],
-            rollout: None,
-        };
-        let edge = newest.plus(fresh).plus(SLACK);
-        is_likely(&header, newest, edge).unwrap();
-        let problem = is_likely(&header, newest, edge.plus(Duration::from_millis(1))).unwrap_err();
-        assert_eq!(problem.code, Code::BeaconFuture.as_str());
-        assert!(
-            problem.to_string().contains("no beacon is signed for release 7 in channel main"),
-            "{problem}"
-        );
-        is_likely(&header, edge, edge.plus(fresh)).unwrap();
-    }
 }

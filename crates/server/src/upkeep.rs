@@ -121,7 +121,7 @@ async fn renew(plane: &ControlPlane) {
     // As it is now: keys are rotated while the control plane runs.
     match plane.trust.beacon_key() {
         Ok(Some(key)) => {
-            if let Err(problem) = crate::releases::renew_beacons(plane, &key).await {
+            if let Err(problem) = crate::beacons::renew(plane, &key).await {
                 tracing::warn!(%problem, "beacons could not be renewed");
             }
         }

@@ -46,6 +46,7 @@ mod pushes_say_what_is_durable;
 mod readiness;
 mod refusals_name_their_reason;
 mod releases_are_verified;
+mod releases_in_use_stay_fresh;
 mod releases_need_their_threshold;
 mod requests_are_signed;
 mod revocations_cut_within_one_poll;

@@ -336,8 +336,6 @@ pub struct ChannelHead {
     pub seq: u64,
     /// That release's header for it.
     pub header: Signed,
-    /// The newest proof of the header's freshness.
-    pub beacon: Option<Signed>,
     /// The root of the release's selection.
     pub selection: Digest,
 }

@@ -85,7 +85,7 @@ async fn fill(store: &Store) {
     put(store, &tree, at(0)).await;
     store.commit_release(release(1, tree.root), None).await.unwrap();
     store.keep_node_header(2, signed("header"), &incarnation("s2"), at(2)).await.unwrap();
-    assert!(store.add_beacon(&"stable".parse().unwrap(), 1, signed("beacon"), at(1)).await.unwrap());
+    assert!(store.put_beacon(&"stable".parse().unwrap(), 1, signed("beacon"), at(1)).await.unwrap());
     let task = TaskRecord {
         id: "t-1".into(),
         kind: TaskKind::Workflow,
@@ -259,6 +259,7 @@ async fn read(store: &Store) -> String {
     show("tasks", &store.tasks(10, None).await.unwrap());
     show("targets", &store.task_nodes("t-1", None, 10).await.unwrap());
     show("heads", &store.heads().await.unwrap());
+    show("beacon", &store.beacon(&"stable".parse().unwrap(), 1).await.unwrap());
     show("releases", &store.releases(10, None).await.unwrap());
     let tree = tree(2, "a");
     show("selection", &store.selection(&tree.root, None).await.unwrap().map(|found| found == tree.selection));

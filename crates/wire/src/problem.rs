@@ -162,7 +162,7 @@ codes! {
     BeaconOtherChannel "beacon-other-channel" 409 "The beacon is of another channel"
         "A channel's beacon says nothing of another channel, and one that nothing is published in has none. `muster beacon` signs for those that there are."
     BeaconOtherRelease "beacon-other-release" 409 "The beacon is for another release"
-        "Another release was published meanwhile, or the beacon is of an earlier one. `muster beacon` signs for the one that counts now."
+        "Another release was published meanwhile, or the beacon is for an earlier one that no rollout has in use. `muster beacon` signs for the one that counts now; `muster rollout list` shows the rollouts."
     BeaconFuture "beacon-future" 422 "The beacon is dated in the future"
         "Set the clock that is wrong: that of the machine that signs, of the control plane or of the node. Then `muster beacon` again."
     BeaconOlder "beacon-older" 409 "A later signature is known"

@@ -2,7 +2,7 @@
 
 use model::status::Overall;
 use model::{CertificateState, Hostname, Timestamp};
-use plane::NodeState;
+use plane::{Heads, NodeState};
 use trust::adopt::{OLDER_CODE, REQUIRES_CODE, SIGNATURE_CODE, TOO_FEW_CODE, TWO_HEADERS_CODE};
 use trust::chain::{MALFORMED_TRUST_CODE, OLDER_TRUST_CODE};
 
@@ -89,6 +89,15 @@ pub(crate) fn refused_trust(node: &NodeState, code: &str) -> (String, String) {
     (format!("it says that it holds trust document {version}, and does not follow newer ones ({code})"), next)
 }
 
+/// What signs anew the release that a node is pointed to, where that is not its channel's newest: `muster beacon` alone
+/// signs for the newest.
+pub(crate) fn beacon_for_earlier(node: &mut NodeState, heads: &Heads) -> Option<String> {
+    let (head, _) = node.pointed(heads)?;
+    let (channel, seq) = (&head.header.channel, head.header.seq);
+    let newest = heads.channels.get(channel)?.header.seq;
+    (seq != newest).then(|| format!("`muster beacon --channel {channel} --release {seq}`"))
+}
+
 pub(crate) fn next_step(
     node: &NodeState,
     state: Overall,
@@ -146,7 +155,6 @@ mod tests {
 
     use model::CertificateValidity;
     use model::invocation::AgentInvocation;
-    use plane::Heads;
     use plane::renewal::{CertificateIssuer, CertificateRecovery};
     use trust::SigningKey;
 

@@ -16,8 +16,8 @@ use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::sealing::{MAX_SEALING_KEYS, SealingKeys, SealingKeysOf};
 use crate::api::{
-    CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
-    NodesView, ReleaseSummary, RunName, StatusView, TrustHolders,
+    CauseView, ChannelView, EarlierReleaseView, EntryName, EntryView, History, MAX_CAUSES, Matching,
+    NodeName, NodeView, NodesView, ReleaseSummary, RunName, StatusView, TrustHolders,
 };
 use crate::causes::{cause, causes_of, is_of_failures, since};
 use crate::joins;
@@ -244,6 +244,7 @@ async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView
                 Some(_) => plane.rollouts.of_channel(&head.header.channel).await,
                 None => None,
             },
+            earlier_due: earlier_due(plane, heads, head).await,
             ..channel_view(head)
         });
     }
@@ -262,7 +263,28 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         by: None,
         signer_retired: false,
         rollout: None,
+        earlier_due: Vec::new(),
     }
+}
+
+/// The releases before a channel's newest that nodes are on, and whose freshness is three quarters over.
+async fn earlier_due(plane: &ControlPlane, heads: &Heads, newest: &plane::Head) -> Vec<EarlierReleaseView> {
+    let (channel, now) = (&newest.header.channel, now());
+    let is_due =
+        |head: &&Arc<plane::Head>| head.header.channel == *channel && now > head.freshness().warns_at();
+    let due: Vec<_> = heads.earlier.values().filter(is_due).collect();
+    // All nodes of the rollout are looked at.
+    if due.is_empty() || newest.header.rollout.is_none() {
+        return Vec::new();
+    }
+    let in_use = plane.rollouts.releases_before(channel).await;
+    let of_nodes = due.into_iter().filter(|head| in_use.contains(&head.header.seq));
+    let view = |head: &Arc<plane::Head>| EarlierReleaseView {
+        seq: head.header.seq,
+        signed_at: head.signed_at,
+        fresh_until: head.freshness().ends_at(),
+    };
+    of_nodes.map(view).collect()
 }
 
 pub(super) async fn traits(call: OperatorCall, request: NodeName) -> Result<Option<TraitReport>, Problem> {

@@ -11,8 +11,8 @@ use super::fleet::trust_overtaken;
 use crate::answer::{PortReply, json, reply, store_problem};
 use crate::api::operation::Empty;
 use crate::api::{Beacons, ChunkName, Digests, HeadView, History, MAX_FETCH, TreeChunks, unpack_contents};
-use crate::releases;
 use crate::state::{ControlPlane, now};
+use crate::{beacons, releases};
 
 fn put_problem(error: store::PutError) -> Problem {
     match error {
@@ -61,7 +61,7 @@ pub(super) async fn put_chunks(call: OperatorCall, sent: TreeChunks) -> Result<u
 pub(super) async fn add_beacons(call: OperatorCall, sent: Beacons) -> Result<usize, Problem> {
     let count = sent.beacons.len();
     let store = call.recording(AuditSubject::of(format!("{count} beacons")));
-    releases::add_beacons(&call.plane, &store, sent.beacons).await?;
+    beacons::add(&call.plane, &store, sent.beacons).await?;
     Ok(count)
 }
 

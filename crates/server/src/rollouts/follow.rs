@@ -14,11 +14,13 @@ use rollout::{
     EarlierRelease, HeadKind, HeadStep, JoiningNode, NewRollout, RolloutAnswer, RolloutInput, RolloutKey,
     Rollouts, probes_of, reads_declared,
 };
+use trust::freshness::Freshness;
 use trust::signed;
 use wire::{Code, Problem};
 
 use super::RolloutOwner;
 use crate::answer::store_problem;
+use crate::beacons;
 use crate::state::{ControlPlane, now};
 
 /// Releases among which the one before is looked for.
@@ -212,7 +214,9 @@ impl<'a> JoiningNodes<'a> {
             let known = crate::releases::committed(plane, signed)?;
             let is_fallback =
                 header.fallbacks.iter().any(|named| named.seq == release.seq && named.header == digest);
-            let known = EarlierRelease { is_fallback, fresh_until: known.created.plus(known.freshness()) };
+            let beacon = beacons::stored(plane, &key.channel, key.seq).await?.map(|(beacon, _)| beacon);
+            let signed_at = Freshness::of(&known, beacon.as_ref()).signed_at;
+            let known = EarlierRelease { is_fallback, fresh_until: signed_at.plus(known.freshness()) };
             before = known.counts(now()).then_some(release.seq);
         }
         Ok(JoiningNodes {

@@ -1,6 +1,6 @@
 //! Rollouts as operators see them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::rollout::RolloutId;
 use model::{Channel, NodeId};
@@ -118,6 +118,15 @@ impl RolloutOwner {
             nodes,
             cause: halted.or(paused_by).or_else(|| waits(core, document)),
         })
+    }
+
+    /// The earlier releases that nodes of a channel's newest rollout stay on.
+    pub(crate) async fn releases_before(&self, channel: &Channel) -> BTreeSet<u64> {
+        let rollouts = self.rollouts.lock().await;
+        let core = rollouts.core();
+        let of_channel = core.documents().filter(|document| document.key.channel == *channel);
+        let newest = of_channel.max_by_key(|document| document.key.seq);
+        newest.map(|document| core.releases_before(&document.key)).unwrap_or_default()
     }
 
     /// In numbers, for metrics; `None` while a decision is being made durable.

@@ -25,6 +25,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0014_proofs", include_str!("migrations/0014_proofs.sql")),
     ("0015_certificate_authority", include_str!("migrations/0015_certificate_authority.sql")),
     ("0016_rollouts", include_str!("migrations/0016_rollouts.sql")),
+    ("0017_beacons", include_str!("migrations/0017_beacons.sql")),
 ];
 
 /// Checksum of the first migration of the version before durable formats had numbers.

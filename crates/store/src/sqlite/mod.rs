@@ -36,8 +36,7 @@ use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
 use model::tags::TaggedRun;
 use model::{
-    AgentCapabilities, Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection,
-    Timestamp,
+    AgentCapabilities, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp,
 };
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
@@ -512,19 +511,6 @@ impl Store {
     /// What each channel points to, in the order of their names.
     pub async fn heads(&self) -> Result<Vec<ChannelHead>> {
         self.read(releases::heads).await
-    }
-
-    /// Keeps a newer proof of freshness for a channel's header; `false` when the channel
-    /// does not point to release `seq` (any more).
-    pub async fn add_beacon(
-        &self,
-        channel: &Channel,
-        seq: u64,
-        beacon: Signed,
-        at: Timestamp,
-    ) -> Result<bool> {
-        let channel = channel.clone();
-        self.write(0, move |session| releases::add_beacon(&session.db, &channel, seq, &beacon, at)).await
     }
 
     /// A release.

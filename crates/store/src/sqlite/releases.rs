@@ -5,6 +5,7 @@ use model::exchange::Signed;
 use model::{Channel, Digest, Timestamp};
 use rusqlite::{Connection, Row, params};
 
+use super::Store;
 use super::cell::{Bytes32, Json, Text, dig, int, uint};
 use super::chunks::{self, Table};
 use super::incarnation;
@@ -13,6 +14,40 @@ use super::sweep::Recent;
 use super::writer::Session;
 use crate::error::{ReleaseCommitError, Result};
 use crate::record::{ChannelHead, Release};
+
+impl Store {
+    /// The beacon that is kept for a channel's header of release `seq`.
+    pub async fn beacon(&self, channel: &Channel, seq: u64) -> Result<Option<Signed>> {
+        let channel = channel.clone();
+        let sql = "SELECT document FROM beacon WHERE seq = ?1 AND channel = ?2";
+        self.read(move |db| {
+            let key = params![int(seq), channel.as_str()];
+            query::one(db, "read a beacon", sql, key, |row| Ok(row.get::<_, Json<_>>(0)?.0))
+        })
+        .await
+    }
+
+    /// Keeps a beacon for a channel's header of release `seq`, in place of the one before; `false` when no such header
+    /// is stored. Whether it is newer than that one is the caller's to say: one of a key that was dropped since counts
+    /// no more, whatever its date.
+    pub async fn put_beacon(
+        &self,
+        channel: &Channel,
+        seq: u64,
+        beacon: Signed,
+        at: Timestamp,
+    ) -> Result<bool> {
+        let channel = channel.clone();
+        let sql = "INSERT OR REPLACE INTO beacon (seq, channel, document, at)
+            SELECT seq, ?1, ?3, ?4 FROM release
+            WHERE seq = ?2 AND EXISTS (SELECT 1 FROM json_each(headers) WHERE key = ?1)";
+        self.write(0, move |session| {
+            let row = params![channel.as_str(), int(seq), Json(&beacon), at.0];
+            Ok(change(&session.db, "keep a beacon", sql, row)? > 0)
+        })
+        .await
+    }
+}
 
 pub(super) fn commit(
     session: &mut Session,
@@ -59,28 +94,15 @@ fn insert(db: &Connection, new: &Release) -> Result<()> {
 }
 
 pub(super) fn heads(db: &Connection) -> Result<Vec<ChannelHead>> {
-    let sql = "SELECT channel, seq, header, beacon, selection FROM head ORDER BY channel";
+    let sql = "SELECT channel, seq, header, selection FROM head ORDER BY channel";
     query::all(db, "read the channels", sql, [], |row| {
         Ok(ChannelHead {
             channel: row.get::<_, Text<_>>(0)?.0,
             seq: uint(row.get(1)?),
             header: row.get::<_, Json<_>>(2)?.0,
-            beacon: row.get::<_, Option<Json<_>>>(3)?.map(|beacon| beacon.0),
-            selection: Digest(row.get::<_, Bytes32>(4)?.0),
+            selection: Digest(row.get::<_, Bytes32>(3)?.0),
         })
     })
-}
-
-pub(super) fn add_beacon(
-    db: &Connection,
-    channel: &Channel,
-    seq: u64,
-    beacon: &Signed,
-    at: Timestamp,
-) -> Result<bool> {
-    let sql = "UPDATE head SET beacon = ?3, beacon_at = ?4 WHERE channel = ?1 AND seq = ?2";
-    let row = params![channel.as_str(), int(seq), Json(beacon), at.0];
-    Ok(change(db, "keep a beacon", sql, row)? > 0)
 }
 
 pub(super) fn release(db: &Connection, seq: u64) -> Result<Option<Release>> {

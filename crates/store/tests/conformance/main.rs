@@ -1,4 +1,4 @@
-//! What every backend has to do alike: CNV-3, CNV-4, CFG-7, DLT-5, IDN-1, ENR-2, ENR-7, ROL-2, SYN-4,
+//! What every backend has to do alike: CNV-3, CNV-4, CFG-7, DLT-5, IDN-1, ENR-2, ENR-7, ROL-2, ROL-4, SYN-4,
 //! SYN-6, OPS-2, LIF-5.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -68,6 +68,7 @@ async fn all(make: impl Fn() -> Box<Store>) {
     chunks::trees_are_read_back(&make()).await;
     releases::releases_are_committed_in_order(&make()).await;
     releases::channels_point_to_their_newest_release(&make()).await;
+    releases::beacons_are_kept_as_long_as_their_release(&make()).await;
     releases::what_no_release_reaches_is_pruned(&make()).await;
     releases::blobs_are_below_what_names_them(&make()).await;
     releases::an_upload_in_progress_is_safe(&make()).await;

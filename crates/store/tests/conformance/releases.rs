@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::Digest;
+use model::{Channel, Digest};
 
 use super::fixture::{DAY, Tree, at, put, release, signed, tree, tree_with_blobs};
 use store::{Pruned, Release, Retention};
@@ -49,26 +49,48 @@ pub(super) async fn channels_point_to_their_newest_release(store: &Store) {
     let (a, b) = (tree(3, "a"), tree(3, "b"));
     put(store, &a, at(0)).await;
     put(store, &b, at(0)).await;
-    let (canary, stable) = ("canary".parse().unwrap(), "stable".parse().unwrap());
+    let canary = "canary".parse().unwrap();
     let mut first = release(1, a.root);
     first.headers.insert(canary, signed("canary 1"));
     store.commit_release(first, None).await.unwrap();
-    assert!(store.add_beacon(&stable, 1, signed("beacon"), at(1)).await.unwrap());
-    assert_eq!(store.heads().await.unwrap()[1].beacon, Some(signed("beacon")));
     store.commit_release(release(2, b.root), Some(1)).await.unwrap();
-    let late = store.add_beacon(&stable, 1, signed("beacon"), at(2)).await.unwrap();
-    assert!(!late, "a beacon of the release before is no proof for this one");
-    assert!(!store.add_beacon(&"other".parse().unwrap(), 2, signed("beacon"), at(2)).await.unwrap());
 
     let heads = store.heads().await.unwrap();
     let seen: Vec<_> = heads.iter().map(|head| (head.channel.as_str(), head.seq, head.selection)).collect();
     assert_eq!(seen, [("canary", 1, a.root), ("stable", 2, b.root)]);
-    assert_eq!((&heads[1].header, &heads[1].beacon), (&signed("header 2"), &None));
+    assert_eq!(heads[1].header, signed("header 2"));
 
     // A release that a channel points to is kept, however old.
     let retention = Retention { releases: 1, ..Retention::default() };
     assert_eq!(store.prune(at(DAY * 9), retention).await.unwrap().releases, 0);
     assert!(store.selection(&a.root, None).await.unwrap().is_some());
+}
+
+/// ROL-4: a beacon is kept for each release of a channel, also once another one is published, and goes with its release.
+pub(super) async fn beacons_are_kept_as_long_as_their_release(store: &Store) {
+    let (a, b) = (tree(3, "a"), tree(3, "b"));
+    put(store, &a, at(0)).await;
+    put(store, &b, at(0)).await;
+    let (canary, stable): (Channel, Channel) = ("canary".parse().unwrap(), "stable".parse().unwrap());
+    store.commit_release(release(1, a.root), None).await.unwrap();
+    assert_eq!(store.beacon(&stable, 1).await.unwrap(), None);
+    assert!(store.put_beacon(&stable, 1, signed("first"), at(1)).await.unwrap());
+    assert!(store.put_beacon(&stable, 1, signed("second"), at(2)).await.unwrap());
+    assert_eq!(store.beacon(&stable, 1).await.unwrap(), Some(signed("second")));
+    store.commit_release(release(2, b.root), Some(1)).await.unwrap();
+    assert_eq!(store.beacon(&stable, 1).await.unwrap(), Some(signed("second")), "a publish takes none away");
+    assert_eq!(store.beacon(&stable, 2).await.unwrap(), None, "and the new release has none");
+    assert!(store.put_beacon(&stable, 1, signed("third"), at(3)).await.unwrap());
+    assert!(store.put_beacon(&stable, 2, signed("of 2"), at(3)).await.unwrap());
+    for (channel, seq) in [(&canary, 2), (&stable, 3)] {
+        let put = store.put_beacon(channel, seq, signed("of nothing"), at(3)).await.unwrap();
+        assert!(!put && store.beacon(channel, seq).await.unwrap().is_none(), "{channel} {seq}");
+    }
+
+    let retention = Retention { releases: 1, ..Retention::default() };
+    assert_eq!(store.prune(at(DAY), retention).await.unwrap().releases, 1);
+    assert_eq!(store.beacon(&stable, 1).await.unwrap(), None, "it goes with its release");
+    assert_eq!(store.beacon(&stable, 2).await.unwrap(), Some(signed("of 2")));
 }
 
 pub(super) async fn what_no_release_reaches_is_pruned(store: &Store) {

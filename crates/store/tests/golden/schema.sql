@@ -12,6 +12,14 @@ CREATE TABLE audit_node (
     number INTEGER NOT NULL REFERENCES audit (number),
     PRIMARY KEY (hostname, number)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE beacon (
+    seq INTEGER NOT NULL REFERENCES release ON DELETE CASCADE,
+    channel TEXT NOT NULL,
+    document TEXT NOT NULL,
+    -- When it was signed.
+    at INTEGER NOT NULL,
+    PRIMARY KEY (seq, channel)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE chunk (
     no INTEGER PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE,
@@ -81,8 +89,6 @@ CREATE TABLE head (
     channel TEXT PRIMARY KEY,
     seq INTEGER NOT NULL REFERENCES release,
     header TEXT NOT NULL,
-    beacon TEXT,
-    beacon_at INTEGER,
     selection BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE incarnation (
@@ -312,3 +318,4 @@ INSERT INTO migration VALUES (12, '0013_joins', 'd354d74adf7295a2a644c8ad0f88be8
 INSERT INTO migration VALUES (13, '0014_proofs', '8291ce08450092601c393f8c9054847a7604759f77121317775141fe4a70c97e');
 INSERT INTO migration VALUES (14, '0015_certificate_authority', 'cc829d7cd9b9e0e74ab0d1d6dd8e17972fc403d6c2e52382fb78bfc0dfabf6e6');
 INSERT INTO migration VALUES (15, '0016_rollouts', '80c11da1f59ca58ff24a04d84752aeb271b622f2657509fb612143310a9e4b60');
+INSERT INTO migration VALUES (16, '0017_beacons', '55985de69da83c6297d1fd00a37d2246679cb6690e808ab2e39188ab8e7759a7');
