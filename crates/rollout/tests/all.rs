@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::disallowed_methods)]
 
+mod confirmed_nodes_stay_once_it_was_through;
 mod contacts_are_spread;
 mod events_take_effect_once;
 mod model;

@@ -91,9 +91,8 @@ impl World {
         }
     }
 
-    /// What an operator has to do about real hosts in rollouts that are not the newest. One that gave up its generation of
-    /// before, as the rollout was through, cannot be sent back there once somebody halts it after all. One that said that
-    /// it converged just when the control plane's clock was set back says it no more.
+    /// What an operator has to do about real hosts in rollouts that are not the newest: one that said that it converged just
+    /// when the control plane's clock was set back says it no more.
     fn take_out_who_is_silent(&mut self) {
         if self.nodes.iter().all(|node| node.host.is_none()) {
             return;
