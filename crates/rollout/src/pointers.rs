@@ -5,7 +5,6 @@ use model::rollout::RolloutDispatch;
 
 use crate::live::LiveRollout;
 use crate::member::MemberRecord;
-use crate::record::RolloutDocument;
 use crate::rollouts::Rollouts;
 use crate::state::NodeRolloutState;
 use crate::step::RolloutPointer;
@@ -14,12 +13,6 @@ use crate::step::RolloutPointer;
 fn failure_of(rollout: &LiveRollout, record: &MemberRecord) -> Option<String> {
     let failure = record.failure.as_ref().filter(|_| record.state == NodeRolloutState::Failed)?;
     Some(format!("failed in rollout {}: {failure}", rollout.document.id))
-}
-
-/// It is confirmed, and never sent back: its rollout was through, or another one took its place. One that is on its way
-/// may be sent back in either.
-fn is_kept(document: &RolloutDocument, record: &MemberRecord) -> bool {
-    record.state == NodeRolloutState::Converged && (document.is_through() || document.state.is_over())
 }
 
 impl Rollouts {
@@ -39,7 +32,8 @@ impl Rollouts {
                 wave: rollout.rules.wave_name(wave).to_owned(),
                 task: record.task(),
                 soak_secs: rollout.rules.gate(wave).soak_secs,
-                ended: is_kept(document, record),
+                // One that is on its way may be sent back still.
+                ended: record.state == NodeRolloutState::Converged && document.is_through(),
             },
             failure: failure_of(rollout, record),
         })

@@ -177,11 +177,6 @@ impl RolloutState {
         matches!(self, RolloutState::Active | RolloutState::Converging | RolloutState::Terminal)
     }
 
-    /// It is through, or another one took its place.
-    pub fn is_over(self) -> bool {
-        matches!(self, RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned)
-    }
-
     /// It waits to begin, or runs.
     pub fn is_open(self) -> bool {
         self == RolloutState::Opening || self.is_running()

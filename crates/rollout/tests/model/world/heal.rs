@@ -53,7 +53,8 @@ impl World {
             .documents()
             .map(|document| format!("{} {} {:?}", document.key, document.state, document.opened.len()))
             .collect();
-        let under_way = self.planes[0].rollouts.documents().filter(|document| !document.state.is_over());
+        let is_over = |state| matches!(state, RolloutState::Terminal | RolloutState::Superseded);
+        let under_way = self.planes[0].rollouts.documents().filter(|document| !is_over(document.state));
         let members: Vec<String> = under_way
             .flat_map(|document| self.planes[0].rollouts.members(&document.key))
             .map(|member| format!("{member:?}"))
