@@ -57,7 +57,7 @@ pub struct RolloutDispatch {
     pub task: RolloutTask,
     /// Seconds for which the node's probes must pass after its activation.
     pub soak_secs: u64,
-    /// The rollout is at its end and does not go back: the generation before is needed no more.
+    /// The node is confirmed for good, as its rollout was through: the generation before is needed no more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
 }

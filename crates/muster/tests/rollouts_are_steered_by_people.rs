@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use test_support::programs::text;
 use test_support::programs::waves::{WaveFleet, fast};
 
 /// The first host of each wave passes once its file is there.
@@ -50,6 +51,10 @@ fn by_each_of_their_words() {
     fleet.until_state("fast", "Terminal");
     let said = watch.out_at_end(0);
     assert!(said.contains("it is through"), "{said}");
+    let refused = fleet.server.muster(&["rollout", "rollback", "fast"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("publish that once more: `muster release rollback"), "{said}");
 
     // A host that is taken out holds up nobody, and stays on what it has.
     fleet.mark("web-1", "/ready", false);

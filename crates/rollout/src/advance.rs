@@ -153,12 +153,19 @@ impl Rollouts {
         self.touch_waiting();
     }
 
+    /// What began is to go back. Once the rollout was through that is what is on its way still: who is confirmed gave up
+    /// the release of before, and would be waited for in vain.
     fn turn_back(&mut self, key: &RolloutKey) {
         let Some(rollout) = self.rollouts.get(key) else { return };
+        let is_through = rollout.document.is_through();
         let began = rollout.members.iter().filter(|(_, member)| {
             let record = &member.record;
-            let is_there = matches!(record.state, NodeRolloutState::Pending | NodeRolloutState::Reverted);
-            !record.is_fresh() && !is_there && record.goal == MemberGoal::Target
+            let stays = match record.state {
+                NodeRolloutState::Pending | NodeRolloutState::Reverted => true,
+                NodeRolloutState::Converged => is_through,
+                _ => false,
+            };
+            !record.is_fresh() && !stays && record.goal == MemberGoal::Target
         });
         let began: Vec<NodeIndex> = began.map(|(node, _)| *node).collect();
         for node in began {

@@ -98,6 +98,7 @@ impl Rollouts {
             published: self.now,
             state: RolloutState::Opening,
             since: self.now,
+            was_through: false,
             opened: Vec::new(),
             approvals: Vec::new(),
             paused: None,

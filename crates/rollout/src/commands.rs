@@ -131,6 +131,9 @@ impl Rollouts {
 
     fn roll_back(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
         let Some(rollout) = self.rollouts.get(key) else { return Err(CommandRefusal::Unknown) };
+        if rollout.document.is_through() {
+            return Err(CommandRefusal::Through);
+        }
         if !state.starts_nodes() && state != RolloutState::Failed {
             return Err(CommandRefusal::OtherState { state, wanted: "began" });
         }

@@ -27,6 +27,8 @@
 //! - *No wave opens before its gate and its `notBefore`*; an operator may pass a gate, never the time.
 //! - *A halted rollout starts nothing*, in the same wave neither; what was asked and did not begin is not
 //!   asked any more.
+//! - *Nobody is asked for a way back that was given up*: a node that is confirmed in a rollout that was through is told
+//!   that it ended, and stays where it is, whatever becomes of the rollout.
 //! - *Nobody is stranded*: a node that can be reached is confirmed, or has a cause that is named
 //!   ([`Rollouts::explain`]). Offline nodes hold no wave and are taken along when they return. Edges that
 //!   close a circle hold nobody; a wave that comes later holds no node of an earlier one by an edge.

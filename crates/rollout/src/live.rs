@@ -107,6 +107,7 @@ impl LiveRollout {
 
     pub(crate) fn enter(&mut self, state: RolloutState, now: Timestamp) {
         debug_assert!(self.document.state.may_become(state), "{} to {state}", self.document.state);
+        self.document.was_through = self.document.is_through();
         (self.document.state, self.document.since) = (state, now);
         self.is_changed = true;
     }

@@ -35,7 +35,8 @@ impl Rollouts {
                 wave: rollout.rules.wave_name(wave).to_owned(),
                 task: record.task(),
                 soak_secs: rollout.rules.gate(wave).soak_secs,
-                ended: document.state.is_over(),
+                // One that is on its way may be sent back still.
+                ended: record.state == NodeRolloutState::Converged && document.is_through(),
             },
             failure: failure_of(rollout, record),
         })

@@ -35,6 +35,9 @@ pub struct RolloutDocument {
     pub state: RolloutState,
     /// Since when.
     pub since: Timestamp,
+    /// It was [through](RolloutDocument::is_through) before it came to stand as it does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_through: bool,
     /// When each open wave was opened, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub opened: Vec<Timestamp>,
@@ -47,6 +50,14 @@ pub struct RolloutDocument {
     pub halt: Option<Halt>,
     /// The latest time at which something of it was decided.
     pub latest: Timestamp,
+}
+
+impl RolloutDocument {
+    /// The gate of its last wave passed, whatever became of it since: nodes that are confirmed in it gave up the release of
+    /// before, so that none of them is sent back any more.
+    pub fn is_through(&self) -> bool {
+        self.was_through || self.state == RolloutState::Terminal
+    }
 }
 
 /// An operator's word that a wave's gate counts as passed; for a rollout that did not begin, that it may.

@@ -16,7 +16,7 @@
 //! | Soaking | Converged | every declared enforcing probe passed after the activation, and the soak is over |
 //! | Soaking | Failed | its probes failed for long enough, or it fell silent |
 //! | Soaking | Reverted | it returned |
-//! | Converged | Activating | the rollout goes back, and the node acknowledged that it was asked to |
+//! | Converged | Activating | the rollout goes back and was never through, and the node acknowledged that it was asked to |
 //! | Failed | Reverted | it is on the release that it had before |
 //! | Failed | Activating | it had fallen silent while it activated, and is heard of again |
 //! | Failed | Deferred | it had fallen silent before its boot, and is heard of again |
@@ -32,10 +32,10 @@
 //! | Active | Failed | more nodes failed than a gate allows, or an operator aborted it |
 //! | Converging | Terminal | the gate of its last wave passed |
 //! | Converging | Failed | more nodes failed than a gate allows, or an operator aborted it |
-//! | Terminal | Failed | late nodes failed beyond a gate, or an operator rolled it back |
+//! | Terminal | Failed | late nodes failed beyond a gate; those that are confirmed stay |
 //! | Terminal | Superseded | a newer release of the channel began |
 //! | Failed | Active | an operator resumed it |
-//! | Failed | Reverted | every node that was started and can be reached is back |
+//! | Failed | Reverted | every node that is to go back and can be reached is back |
 //! | Failed | Superseded | a newer release of the channel began |
 //! | Reverted | Superseded | a newer release of the channel began |
 //! | Superseded | Pruned | it was kept for its time, and no node is on its way in it |
@@ -175,11 +175,6 @@ impl RolloutState {
     /// It takes nodes to its release.
     pub fn starts_nodes(self) -> bool {
         matches!(self, RolloutState::Active | RolloutState::Converging | RolloutState::Terminal)
-    }
-
-    /// It is through, or another one took its place: nodes that are confirmed in it need the release of before no more.
-    pub fn is_over(self) -> bool {
-        matches!(self, RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned)
     }
 
     /// It waits to begin, or runs.

@@ -120,7 +120,7 @@ pub enum RolloutCommand {
     /// The gate of the newest open wave counts as passed; a rollout that waits after a halt may begin. Never
     /// opens a wave before its `notBefore`.
     Approve,
-    /// It halts, and what was started goes back, where the signed terms allow that.
+    /// It halts, and what was started goes back, where the signed terms allow that; of one that was never through.
     Rollback,
     /// A node is taken out of the rollout: it holds no slot and no wave.
     Skip(NodeId),
@@ -146,6 +146,12 @@ pub enum CommandRefusal {
     /// The signed terms do not allow to go back.
     #[error("the release's terms say `onFailure: halt`; going back is a new release then")]
     NoRollback,
+    /// It was through, so that nodes which are confirmed in it cannot go back any more.
+    #[error(
+        "the rollout was through, and its nodes gave up the release of before; publish that once more: \
+         `muster release rollback NUMBER`"
+    )]
+    Through,
 }
 
 /// Why a release begins no rollout.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::disallowed_methods)]
 
+mod confirmed_nodes_stay_once_it_was_through;
 mod contacts_are_spread;
 mod events_take_effect_once;
 mod model;
@@ -12,5 +13,6 @@ mod rollouts_end;
 mod rollouts_follow_the_heads;
 mod rollouts_keep_their_promises;
 mod stored_forms_are_kept;
+mod superseded_rollouts_go_after_their_time;
 mod transitions_are_those_of_the_table;
 mod waiting_has_a_cause;

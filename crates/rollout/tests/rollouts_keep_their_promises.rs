@@ -1,6 +1,6 @@
 //! ROL-1, ROL-5: budgets are never exceeded, a node is confirmed only with its declared enforcing probes
 //! passed since the activation, no wave opens before its gate or its `notBefore`, a halted rollout starts
-//! nothing, nobody is stranded.
+//! nothing, nobody is asked for a way back that was given up, nobody is stranded.
 //!
 //! Random worlds in virtual time: two control planes over one store that decide at once, die before they
 //! store, and restart; nodes that fail in every way, are cut off, lie, come and go; events lost, twice and out
@@ -48,6 +48,7 @@ const MUST_REACH: &[&str] = &[
     "pointer of a plane that is behind",
     "calls later",
     "slot left",
+    "halted once it was through",
     "Active",
     "Converging",
     "Terminal",

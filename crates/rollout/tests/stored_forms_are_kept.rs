@@ -31,6 +31,7 @@ fn documents() -> Vec<RolloutDocument> {
         published: at(0),
         state: RolloutState::Opening,
         since: at(0),
+        was_through: false,
         opened: Vec::new(),
         approvals: Vec::new(),
         paused: None,
@@ -54,7 +55,9 @@ fn documents() -> Vec<RolloutDocument> {
     let aborted = Halt { at: at(4), cause: HaltCause::Aborted { by: "ada".to_owned() }, goes_back: false };
     let back = Halt { at: at(4), cause: HaltCause::RolledBack { by: "ada".to_owned() }, goes_back: true };
     let with = |state, halt| RolloutDocument { state, halt: Some(halt), ..plain.clone() };
-    vec![plain.clone(), full, with(RolloutState::Failed, aborted), with(RolloutState::Reverted, back)]
+    let halted = with(RolloutState::Reverted, back);
+    let through = RolloutDocument { was_through: true, ..halted.clone() };
+    vec![plain.clone(), full, with(RolloutState::Failed, aborted), halted, through]
 }
 
 fn members() -> Vec<MemberRecord> {

@@ -296,3 +296,41 @@ async fn a_release_without_terms_ends_what_is_under_way() {
     assert_eq!(view.state, RolloutState::Failed, "{view:?}");
     assert!(view.halt.unwrap().cause.contains("release 3"));
 }
+
+/// ROL-7: who is confirmed in a rollout that was through gave up the release of before, and is not sent back to it.
+#[tokio::test]
+async fn a_failure_after_the_end_sends_back_nobody_else() {
+    let (fleet, mut nodes, second) = begun(2, terms("web-1", OnFailure::Rollback)).await;
+    let mut operator = fleet.operator().await;
+    for node in &mut nodes {
+        let rollout = node.until_asked().await;
+        node.begins(&rollout).await;
+        node.confirms(&rollout, &second).await;
+    }
+    let through = shown(&mut operator).await;
+    assert_eq!(through.state, RolloutState::Terminal);
+    let order = serde_json::json!({});
+    let refused = operator.post::<_, RolloutView>("/v1/rollouts/stable/rollback", &order).await.unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.status), ("wrong-phase", 409), "{refused:?}");
+    assert!(refused.detail.as_ref().unwrap().contains("`muster release rollback NUMBER`"), "{refused:?}");
+    let view = shown(&mut operator).await;
+    assert_eq!((view.state, view.since), (RolloutState::Terminal, through.since), "nothing happened");
+
+    let mut late = RolloutNode::new(fleet.node("web-3").await);
+    let rollout = late.until_asked().await;
+    late.begins(&rollout).await;
+    late.activates(&rollout, &second).await;
+    late.say(&rollout, RolloutEventBody::Failed { message: "no".into() }).await;
+    let view = shown(&mut operator).await;
+    let halt = view.halt.unwrap();
+    assert_eq!((view.state, halt.goes_back, halt.was_through), (RolloutState::Failed, true, true));
+    assert_eq!(task(&late.asked().await), RolloutTask::GoBack);
+    late.say(&rollout, RolloutEventBody::RollbackComplete { release: 1 }).await;
+    let view = shown(&mut operator).await;
+    let stand = [(NodeRolloutState::Converged, 2), (NodeRolloutState::Reverted, 1)];
+    assert_eq!((view.state, view.nodes), (RolloutState::Reverted, stand.into()));
+    for node in &nodes {
+        let dispatch = node.asked().await.unwrap();
+        assert_eq!((dispatch.task, dispatch.ended), (RolloutTask::Proceed, true), "{dispatch:?}");
+    }
+}

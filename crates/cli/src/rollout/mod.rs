@@ -39,6 +39,10 @@ Examples:
   muster rollout abort stable        end it where it is
   muster rollout rollback stable     have what was started go back";
 
+const AFTER_ROLLBACK: &str = "\
+Refused once the rollout was through, as its nodes gave up the release of before then:
+`muster release rollback NUMBER` publishes that once more.";
+
 /// Arguments of `muster rollout`.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
@@ -97,6 +101,7 @@ enum RolloutVerb {
         rollout: String,
     },
     /// Have every node that was started go back, where the release's terms allow that
+    #[command(after_help = AFTER_ROLLBACK)]
     Rollback {
         /// Its id or channel
         rollout: String,

@@ -143,9 +143,14 @@ fn why(view: &RolloutView) -> Option<String> {
 /// What is to be done where a rollout does not go on by itself.
 fn next(view: &RolloutView) -> Option<String> {
     let id = &view.id;
+    let was_through = view.halt.as_ref().is_some_and(|halt| halt.was_through);
     match view.state {
         RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| !halt.goes_back) => {
             Some(format!("{}, or publish a release that mends it", muster(&format!("rollout resume {id}"))))
+        }
+        RolloutState::Failed | RolloutState::Reverted if was_through => {
+            let back = muster("release rollback NUMBER");
+            Some(format!("who is confirmed stays; {back} takes all back, or publish a release that mends it"))
         }
         RolloutState::Active | RolloutState::Converging if view.paused.is_some() => {
             Some(muster(&format!("rollout resume {id}")))

@@ -76,6 +76,7 @@ fn nothing_starts_in_a_halt(change: &RolloutChange, started: &[&MemberRecord]) {
             RolloutState::Failed | RolloutState::Reverted => {
                 let back = member.goal == MemberGoal::Before && goes_back;
                 assert!(back, "{} is started in a halted rollout", member.hostname);
+                assert!(!document.is_through(), "{} gave up its way back, and is asked", member.hostname);
             }
             state => panic!("{} is started in a rollout that is {state}", member.hostname),
         }

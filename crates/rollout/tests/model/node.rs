@@ -1,6 +1,6 @@
 //! A node: it activates, soaks, fails, falls silent, returns by itself, or lies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,6 +117,8 @@ pub struct SimNode {
     pub host: Option<Box<dyn NodeHost>>,
     /// The rollout that it did not begin, and said so.
     unbegun: Option<RolloutId>,
+    /// The rollouts of which it was told that they ended: it has no way back in them.
+    ended: BTreeSet<RolloutId>,
     /// The versions of its rollouts that were stored when an answer reached it last.
     pub heard_at: BTreeMap<RolloutKey, u64>,
 }
@@ -143,6 +145,7 @@ impl SimNode {
             outboxes: BTreeMap::new(),
             host: None,
             unbegun: None,
+            ended: BTreeSet::new(),
             heard_at: BTreeMap::new(),
         }
     }
@@ -163,6 +166,13 @@ impl SimNode {
 
     /// A slow node that no rollout concerns calls again after an hour.
     pub fn called(&mut self, pointer: Option<&RolloutPointer>, now: Timestamp) {
+        if let Some(RolloutPointer { dispatch, .. }) = pointer {
+            if dispatch.ended {
+                self.ended.insert(dispatch.rollout.clone());
+            }
+            let stays = !self.ended.contains(&dispatch.rollout) || dispatch.task == RolloutTask::Proceed;
+            assert!(stays, "{} has no way back in {}, and is asked for it", self.hostname, dispatch.rollout);
+        }
         let is_idle = pointer.is_none_or(|pointer| {
             pointer.dispatch.ended && pointer.dispatch.task == RolloutTask::Proceed && self.job.is_none()
         });

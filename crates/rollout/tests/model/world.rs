@@ -9,7 +9,7 @@ use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
     EventAnswer, JoiningNode, MemberRecord, NewRollout, NextCall, RolloutAnswer, RolloutCommand,
-    RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey,
+    RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::OnFailure;
@@ -230,6 +230,9 @@ impl World {
             }
             let document = &change.document;
             let before = stored.documents.get(&document.key).map(|before| before.state);
+            if before == Some(RolloutState::Terminal) && document.state == RolloutState::Failed {
+                *self.reached.entry("halted once it was through").or_default() += 1;
+            }
             if before != Some(document.state) {
                 *self.reached.entry(state_name(document.state)).or_default() += 1;
             }

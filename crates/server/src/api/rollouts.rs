@@ -124,6 +124,9 @@ pub struct RolloutHaltView {
     pub cause: String,
     /// What was started goes back.
     pub goes_back: bool,
+    /// The rollout had been through before: nodes that are confirmed stay, whatever goes back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_through: bool,
 }
 
 /// One wave of a rollout.
@@ -219,7 +222,7 @@ pub enum RolloutTurn {
     Resume,
     /// It ends where it is.
     Abort,
-    /// What was started goes back, where the signed terms allow that.
+    /// What was started goes back, where the signed terms allow that; refused once the rollout was through.
     Rollback,
     /// A node is taken out of it: it holds no slot and no wave.
     Skip,

@@ -187,6 +187,7 @@ fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
             at: halt.at,
             cause: halt.cause.to_string(),
             goes_back: halt.goes_back,
+            was_through: document.was_through,
         }),
         waits: waits(core, document),
         nodes,

@@ -53,7 +53,8 @@ impl World {
             .documents()
             .map(|document| format!("{} {} {:?}", document.key, document.state, document.opened.len()))
             .collect();
-        let under_way = self.planes[0].rollouts.documents().filter(|document| !document.state.is_over());
+        let is_over = |state| matches!(state, RolloutState::Terminal | RolloutState::Superseded);
+        let under_way = self.planes[0].rollouts.documents().filter(|document| !is_over(document.state));
         let members: Vec<String> = under_way
             .flat_map(|document| self.planes[0].rollouts.members(&document.key))
             .map(|member| format!("{member:?}"))
@@ -91,9 +92,8 @@ impl World {
         }
     }
 
-    /// What an operator has to do about real hosts in rollouts that are not the newest. One that gave up its generation of
-    /// before, as the rollout was through, cannot be sent back there once somebody halts it after all. One that said that
-    /// it converged just when the control plane's clock was set back says it no more.
+    /// What an operator has to do about real hosts in rollouts that are not the newest: one that said that it converged just
+    /// when the control plane's clock was set back says it no more.
     fn take_out_who_is_silent(&mut self) {
         if self.nodes.iter().all(|node| node.host.is_none()) {
             return;
