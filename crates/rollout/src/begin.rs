@@ -271,7 +271,26 @@ impl Rollouts {
         self.touch_waiting();
     }
 
-    /// A newer rollout takes the place of one that does not run.
+    /// The channel points to a release that goes to its nodes at once: what it has of earlier rollouts ends for good. Who
+    /// is on its way in one goes by that release from now on: it holds no slot and nobody by an edge, and what a later
+    /// rollout takes for its release of before is what it says that it holds then.
+    pub(crate) fn end_before(&mut self, head: &RolloutKey) {
+        for key in self.ended_by(head) {
+            if self.rollouts.get(&key).is_some_and(|rollout| rollout.state().is_running()) {
+                let by = format!("release {}, which has no rollout", head.seq);
+                self.halt(&key, HaltCause::Aborted { by }, false);
+            }
+            let Some(rollout) = self.rollouts.get(&key) else { continue };
+            self.wakes.extend(rollout.members.keys());
+            let on_their_way = rollout.members.iter().filter(|(_, member)| member.record.is_on_its_way());
+            for node in on_their_way.map(|(node, _)| *node).collect::<Vec<_>>() {
+                self.update(&key, node, |record| (record.passed_on, record.asked) = (true, None));
+            }
+            self.supersede(&key);
+        }
+    }
+
+    /// A newer rollout, or a release that goes to its nodes at once, takes the place of one that does not run.
     pub(crate) fn supersede(&mut self, key: &RolloutKey) {
         let now = self.now;
         let Some(rollout) = self.rollouts.get_mut(key) else { return };

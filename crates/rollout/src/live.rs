@@ -113,10 +113,7 @@ impl LiveRollout {
 
     /// It is its channel's current rollout, by its state.
     pub(crate) fn is_current(&self) -> bool {
-        !matches!(
-            self.document.state,
-            RolloutState::Opening | RolloutState::Superseded | RolloutState::Pruned
-        )
+        self.document.state != RolloutState::Opening && !self.document.state.gave_way()
     }
 
     pub(crate) fn is_open(&self, wave: u16) -> bool {

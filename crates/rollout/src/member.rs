@@ -84,7 +84,7 @@ pub struct MemberRecord {
     pub forgiven: bool,
     /// The operator who took it out of the rollout.
     pub skipped: Option<String>,
-    /// A newer rollout asked it; it counts there.
+    /// A newer rollout asked it, and it counts there; or a release came that goes to all at once, and it counts nowhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passed_on: bool,
     /// Up to where its events were taken.

@@ -41,7 +41,8 @@
 //! | Superseded | Pruned | it was kept for its time, and no node is on its way in it |
 //!
 //! `Terminal` and `Reverted` are of the rollout, not the end of its work: a node that comes back later is
-//! taken along under the same budgets. A test holds both tables.
+//! taken along under the same budgets. A release of the channel that goes to its nodes at once takes the place of a
+//! rollout as one that begins does; one that runs is aborted by it first. A test holds both tables.
 
 use std::fmt;
 
@@ -180,6 +181,11 @@ impl RolloutState {
     /// It is through, or another one took its place: nodes that are confirmed in it need the release of before no more.
     pub fn is_over(self) -> bool {
         matches!(self, RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned)
+    }
+
+    /// Another release of the channel took its place.
+    pub fn gave_way(self) -> bool {
+        matches!(self, RolloutState::Superseded | RolloutState::Pruned)
     }
 
     /// It waits to begin, or runs.

@@ -21,6 +21,11 @@ use crate::state::RolloutState;
 pub enum RolloutInput {
     /// A verified release with rollout terms was published.
     Published(NewRollout),
+    /// A channel points to a release that goes to its nodes at once: the rollouts that it had before end for good.
+    AtOnce {
+        /// That release.
+        head: RolloutKey,
+    },
     /// A node came to a channel, or the release declares it now.
     Joined {
         /// The channel.

@@ -343,6 +343,16 @@ impl SimNode {
         self.hear_host();
     }
 
+    /// It is pointed to a release that goes to all at once. What it switches to or from ends first; what it soaks it holds
+    /// already.
+    pub fn pointed_at_once(&mut self, seq: u64) {
+        self.outboxes.values_mut().for_each(|outbox| outbox.acknowledged = false);
+        if self.job.as_ref().is_none_or(|job| matches!(job.phase, Phase::Soaking { .. })) {
+            self.job = None;
+            (self.confirmed, self.running) = (Some(seq), Some(seq));
+        }
+    }
+
     fn returned(&mut self, rollout: &RolloutId) {
         self.running = self.confirmed;
         self.say(rollout, RolloutEventBody::RollbackComplete { release: self.confirmed.unwrap_or(0) });

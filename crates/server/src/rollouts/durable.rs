@@ -91,7 +91,7 @@ impl DurableRollouts {
             match store.commit_rollouts(write, now()).await {
                 Ok(accepted) => {
                     self.count(plane, &answers, &effects);
-                    self.point_members(plane, &commits);
+                    self.point_members(plane, &commits, &effects);
                     return Ok(TakenInputs { answers, accepted });
                 }
                 Err(CommitRolloutsError::Outdated) => self.is_loaded = false,
@@ -133,9 +133,13 @@ impl DurableRollouts {
     }
 
     /// Points those nodes anew of which something was stored: changed members, and all of a rollout that stands
-    /// otherwise than before.
-    fn point_members(&mut self, plane: &ControlPlane, commits: &[RolloutCommit]) {
-        let mut affected = BTreeSet::new();
+    /// otherwise than before; and those that the rollouts name, as they may be members of none any more.
+    fn point_members(&mut self, plane: &ControlPlane, commits: &[RolloutCommit], effects: &[RolloutEffect]) {
+        let woken = effects.iter().filter_map(|effect| match effect {
+            RolloutEffect::Wake(node) => Some(node.clone()),
+            RolloutEffect::Note { .. } => None,
+        });
+        let mut affected: BTreeSet<NodeId> = woken.collect();
         for change in commits.iter().flat_map(|commit| &commit.rollouts) {
             affected.extend(change.members.iter().map(|member| member.node.clone()));
             affected.extend(change.removed.iter().cloned());
