@@ -17,9 +17,10 @@ use crate::rollouts::Rollouts;
 use crate::state::{NodeRolloutState, RolloutState};
 use crate::step::{JoiningNode, NewRollout, PublishRefusal, RolloutNote};
 
-/// How long a superseded rollout is kept: 30 days.
+/// How long a superseded rollout is kept: 30 days; of one in which nodes are in flight yet, these alone after that.
 pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The most superseded rollouts of a channel that are kept; of more, the oldest go before their time.
+/// The most superseded rollouts of a channel that are kept with all of their members; of more, the oldest go before their
+/// time.
 pub const MAX_SUPERSEDED: usize = 8;
 
 impl LiveRollout {
@@ -308,13 +309,25 @@ impl Rollouts {
         self.touch_waiting();
     }
 
+    /// The members of a rollout go, but for those that are in flight.
     fn drop_members(&mut self, key: &RolloutKey) {
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
+        let (stay, go): (Vec<NodeIndex>, Vec<NodeIndex>) = rollout
+            .members
+            .keys()
+            .partition(|node| rollout.record(**node).is_some_and(MemberRecord::in_flight));
+        if go.is_empty() {
+            return;
+        }
+        // Those that stay are stored anew, as there may be very many that go.
         rollout.drops_members = true;
         rollout.is_changed = true;
-        let members: Vec<NodeIndex> = rollout.members.keys().copied().collect();
-        // Neither one that never began nor one that is pruned has members in flight, so no slot becomes free.
-        for node in members {
+        rollout.changed.extend(stay);
+        // No slot becomes free, as none of them is in flight. One that left its slot may have been pointed by this.
+        for node in go {
+            if rollout.record(node).is_some_and(MemberRecord::is_on_its_way) {
+                self.wakes.insert(node);
+            }
             rollout.remove(node, &mut self.nodes, &mut self.book);
         }
     }
@@ -332,15 +345,15 @@ impl Rollouts {
         superseded.into_iter().take(over).for_each(|key| self.prune(&key));
     }
 
-    /// A superseded rollout's members go, once none of them is on its way.
+    /// A superseded rollout is kept no longer: its document alone is left. Where members are in flight they stay, and
+    /// nobody else: each holds its slot, and is pointed by it until a newer rollout asks it.
     pub(crate) fn prune(&mut self, key: &RolloutKey) {
         let now = self.now;
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
-        if rollout.in_flight > 0 {
-            return;
+        if rollout.in_flight == 0 {
+            rollout.enter(RolloutState::Pruned, now);
+            self.note(key, RolloutNote::Entered(RolloutState::Pruned));
         }
-        rollout.enter(RolloutState::Pruned, now);
-        self.note(key, RolloutNote::Entered(RolloutState::Pruned));
         self.drop_members(key);
     }
 

@@ -116,6 +116,11 @@ impl LiveRollout {
         self.document.state != RolloutState::Opening && !self.document.state.gave_way()
     }
 
+    /// Nobody is kept of it but members in flight.
+    pub(crate) fn is_thin(&self) -> bool {
+        self.in_flight > 0 && self.members.len() == self.in_flight
+    }
+
     pub(crate) fn is_open(&self, wave: u16) -> bool {
         usize::from(wave) < self.document.opened.len()
     }

@@ -42,7 +42,8 @@
 //!
 //! `Terminal` and `Reverted` are of the rollout, not the end of its work: a node that comes back later is
 //! taken along under the same budgets. A release of the channel that goes to its nodes at once takes the place of a
-//! rollout as one that begins does; one that runs is aborted by it first. A test holds both tables.
+//! rollout as one that begins does; one that runs is aborted by it first. Of a superseded rollout that is past its time, and
+//! in which nodes are on their way yet, these alone are kept. A test holds both tables.
 
 use std::fmt;
 
