@@ -44,6 +44,7 @@ impl LiveRollout {
             asked: None,
             first_asked: None,
             attempts: 0,
+            held_off: None,
             retry_at: None,
             deadline: None,
             slot_until: None,

@@ -266,7 +266,7 @@ pub enum OpenReason {
         converged: usize,
         /// How many failed.
         failed: usize,
-        /// How many did not count: offline, pinned or taken out.
+        /// How many did not count: offline, paused, pinned or taken out.
         apart: usize,
     },
     /// An operator passed the gate before it.
@@ -282,8 +282,8 @@ impl fmt::Display for OpenReason {
             OpenReason::First => f.write_str("it is the first"),
             OpenReason::GatePassed { converged, failed, apart } => write!(
                 f,
-                "of the wave before {converged} are confirmed, {failed} failed, {apart} are offline, pinned or \
-                 taken out"
+                "of the wave before {converged} are confirmed, {failed} failed, {apart} are offline, paused, \
+                 pinned or taken out"
             ),
             OpenReason::Approved { by } => write!(f, "{by} passed the gate of the wave before"),
         }

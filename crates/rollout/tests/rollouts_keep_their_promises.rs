@@ -49,6 +49,8 @@ const MUST_REACH: &[&str] = &[
     "pointer of a plane that is behind",
     "calls later",
     "slot left",
+    "paused by its administrator",
+    "held off for long",
     "Active",
     "Converging",
     "Terminal",

@@ -250,6 +250,9 @@ impl World {
             if change.members.iter().any(|member| member.slot_left) {
                 *self.reached.entry("slot left").or_default() += 1;
             }
+            if change.members.iter().any(|member| member.held_off.is_some_and(|held| held.times > 5)) {
+                *self.reached.entry("held off for long").or_default() += 1;
+            }
             let document = &change.document;
             let before = stored.documents.get(&document.key).map(|before| before.state);
             if before != Some(document.state) {
@@ -387,6 +390,11 @@ impl World {
             43 => {
                 self.behind = if self.behind.is_zero() { Duration::from_secs(5000) } else { Duration::ZERO };
                 self.reach("clock set");
+            }
+            44..=47 if !self.nodes.is_empty() => {
+                let node = self.rng.below(self.nodes.len() as u64) as usize;
+                self.nodes[node].is_paused ^= true;
+                self.reach("paused by its administrator");
             }
             _ => {}
         }
