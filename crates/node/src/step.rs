@@ -43,8 +43,6 @@ use runs::RunUnderWay;
 use trusted::{HeldChain, LinkBearer};
 use waiting_release::WaitingRelease;
 
-pub use rollout::{FROZEN_CODE, NOT_BEFORE_CODE, PAUSED_CODE, PINNED_CODE};
-
 /// The shortest wait that a control plane may ask for between contacts.
 pub const MIN_CONTACT: Duration = Duration::from_secs(1);
 /// The longest wait that a control plane may ask for between contacts.

@@ -317,7 +317,7 @@ impl Rollouts {
     pub(crate) fn waits_until(&self, rollout: &LiveRollout) -> Option<Timestamp> {
         match rollout.state() {
             RolloutState::Superseded => {
-                return Some(rollout.document.since.plus(RETENTION)).filter(|_| rollout.in_flight == 0);
+                return Some(rollout.document.since.plus(RETENTION)).filter(|_| !rollout.is_thin());
             }
             RolloutState::Opening => {
                 return Some(self.now).filter(|_| self.waits_to_begin(rollout.key()).is_none());

@@ -17,9 +17,10 @@ use crate::rollouts::Rollouts;
 use crate::state::{NodeRolloutState, RolloutState};
 use crate::step::{JoiningNode, NewRollout, PublishRefusal, RolloutNote};
 
-/// How long a superseded rollout is kept: 30 days.
+/// How long a superseded rollout is kept: 30 days; of one in which nodes are in flight yet, these alone after that.
 pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The most superseded rollouts of a channel that are kept; of more, the oldest go before their time.
+/// The most superseded rollouts of a channel that are kept with all of their members; of more, the oldest go before their
+/// time.
 pub const MAX_SUPERSEDED: usize = 8;
 
 impl LiveRollout {
@@ -43,6 +44,7 @@ impl LiveRollout {
             asked: None,
             first_asked: None,
             attempts: 0,
+            held_off: None,
             retry_at: None,
             deadline: None,
             slot_until: None,
@@ -272,7 +274,26 @@ impl Rollouts {
         self.touch_waiting();
     }
 
-    /// A newer rollout takes the place of one that does not run.
+    /// The channel points to a release that goes to its nodes at once: what it has of earlier rollouts ends for good. Who
+    /// is on its way in one goes by that release from now on: it holds no slot and nobody by an edge, and what a later
+    /// rollout takes for its release of before is what it says that it holds then.
+    pub(crate) fn end_before(&mut self, head: &RolloutKey) {
+        for key in self.ended_by(head) {
+            if self.rollouts.get(&key).is_some_and(|rollout| rollout.state().is_running()) {
+                let by = format!("release {}, which has no rollout", head.seq);
+                self.halt(&key, HaltCause::Aborted { by }, false);
+            }
+            let Some(rollout) = self.rollouts.get(&key) else { continue };
+            self.wakes.extend(rollout.members.keys());
+            let on_their_way = rollout.members.iter().filter(|(_, member)| member.record.is_on_its_way());
+            for node in on_their_way.map(|(node, _)| *node).collect::<Vec<_>>() {
+                self.update(&key, node, |record| (record.passed_on, record.asked) = (true, None));
+            }
+            self.supersede(&key);
+        }
+    }
+
+    /// A newer rollout, or a release that goes to its nodes at once, takes the place of one that does not run.
     pub(crate) fn supersede(&mut self, key: &RolloutKey) {
         let now = self.now;
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
@@ -290,13 +311,25 @@ impl Rollouts {
         self.touch_waiting();
     }
 
+    /// The members of a rollout go, but for those that are in flight.
     fn drop_members(&mut self, key: &RolloutKey) {
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
+        let (stay, go): (Vec<NodeIndex>, Vec<NodeIndex>) = rollout
+            .members
+            .keys()
+            .partition(|node| rollout.record(**node).is_some_and(MemberRecord::in_flight));
+        if go.is_empty() {
+            return;
+        }
+        // Those that stay are stored anew, as there may be very many that go.
         rollout.drops_members = true;
         rollout.is_changed = true;
-        let members: Vec<NodeIndex> = rollout.members.keys().copied().collect();
-        // Neither one that never began nor one that is pruned has members in flight, so no slot becomes free.
-        for node in members {
+        rollout.changed.extend(stay);
+        // No slot becomes free, as none of them is in flight. One that left its slot may have been pointed by this.
+        for node in go {
+            if rollout.record(node).is_some_and(MemberRecord::is_on_its_way) {
+                self.wakes.insert(node);
+            }
             rollout.remove(node, &mut self.nodes, &mut self.book);
         }
     }
@@ -314,15 +347,15 @@ impl Rollouts {
         superseded.into_iter().take(over).for_each(|key| self.prune(&key));
     }
 
-    /// A superseded rollout's members go, once none of them is on its way.
+    /// A superseded rollout is kept no longer: its document alone is left. Where members are in flight they stay, and
+    /// nobody else: each holds its slot, and is pointed by it until a newer rollout asks it.
     pub(crate) fn prune(&mut self, key: &RolloutKey) {
         let now = self.now;
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
-        if rollout.in_flight > 0 {
-            return;
+        if rollout.in_flight == 0 {
+            rollout.enter(RolloutState::Pruned, now);
+            self.note(key, RolloutNote::Entered(RolloutState::Pruned));
         }
-        rollout.enter(RolloutState::Pruned, now);
-        self.note(key, RolloutNote::Entered(RolloutState::Pruned));
         self.drop_members(key);
     }
 

@@ -22,7 +22,7 @@ pub(crate) enum MemberClass {
     Converged,
     /// It failed.
     Failed,
-    /// It does not count: offline and not asked, pinned, taken out, forgiven, without a release before, back.
+    /// It does not count: offline and not asked, pinned, paused, taken out, forgiven, without a release before, back.
     Apart,
 }
 
@@ -135,7 +135,8 @@ fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> 
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     match record.state {
         Pending if record.asked.is_some() => MemberClass::Moving,
-        Pending if is_pinned || contact == Some(Contact::Offline) => MemberClass::Apart,
+        Pending if is_pinned || record.held_off.is_some() => MemberClass::Apart,
+        Pending if contact == Some(Contact::Offline) => MemberClass::Apart,
         Pending => MemberClass::Open,
         Activating | Soaking => MemberClass::Moving,
         Deferred => MemberClass::Deferred,

@@ -13,7 +13,7 @@ use crate::id::{RolloutId, RolloutKey};
 use crate::live::LiveRollout;
 use crate::member::{MemberFailure, MemberGoal, MemberRecord};
 use crate::nodes::NodeIndex;
-use crate::placement::bits;
+use crate::placement::{BeginRefusal, bits};
 use crate::record::HaltCause;
 use crate::rollouts::Rollouts;
 use crate::state::{NodeRolloutState, RolloutState};
@@ -111,6 +111,13 @@ pub enum WaitCause {
         at: Timestamp,
         /// How often it did.
         attempts: u8,
+    },
+    /// It was asked, and does not begin yet.
+    HeldOff {
+        /// Why.
+        why: BeginRefusal,
+        /// When it is asked again.
+        at: Timestamp,
     },
     /// Nodes that go before it are on their way.
     Edge {
@@ -268,7 +275,8 @@ impl Rollouts {
             return Some(WaitCause::CallsLater);
         }
         if let Some(at) = record.retry_at {
-            return Some(WaitCause::Retry { at, attempts: record.attempts });
+            let held_off = record.held_off.map(|held| WaitCause::HeldOff { why: held.why, at });
+            return Some(held_off.unwrap_or(WaitCause::Retry { at, attempts: record.attempts }));
         }
         if record.is_fresh() {
             return None;
@@ -342,6 +350,17 @@ impl fmt::Display for NodeExplanation {
     }
 }
 
+impl fmt::Display for BeginRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BeginRefusal::NotBefore => "its wave has not begun by its own clock",
+            BeginRefusal::Frozen => "a freeze window is open by its own clock",
+            BeginRefusal::Pinned => "it is pinned by its own clock",
+            BeginRefusal::Paused => "its administrator paused it",
+        })
+    }
+}
+
 impl fmt::Display for MemberFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -402,6 +421,7 @@ impl fmt::Display for WaitCause {
             WaitCause::Retry { at, attempts } => {
                 write!(f, "it did not begin when it was asked ({attempts} times), and is asked again at {at}")
             }
+            WaitCause::HeldOff { why, at } => write!(f, "{why}, so it is asked again at {at}"),
             WaitCause::Edge { before, count } => write!(f, "{count} nodes of `{before}` go before it"),
             WaitCause::Budget { selector, in_flight, limit } => {
                 write!(f, "of `{selector}` {in_flight} nodes are in flight, and at most {limit} may be")

@@ -9,10 +9,7 @@ use trust::RolloutTerms;
 use trust::rollout_terms::WaveMembers;
 
 use crate::id::RolloutKey;
-use crate::record::RolloutDocument;
 use crate::rollouts::Rollouts;
-use crate::state::RolloutState;
-use crate::step::{RolloutCommand, RolloutInput};
 
 /// What the release that a channel points to is for rollouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +25,9 @@ pub enum HeadKind {
 pub enum HeadStep {
     /// Its rollout begins.
     Begin,
-    /// The rollouts of before end.
-    End(Vec<RolloutInput>),
-    /// Its rollout is known.
+    /// The rollouts of before end ([`RolloutInput::AtOnce`](crate::RolloutInput::AtOnce)).
+    End,
+    /// Nothing: its rollout is known, or none is left that could end.
     Known,
 }
 
@@ -54,29 +51,34 @@ impl EarlierRelease {
 impl Rollouts {
     /// What follows from the release that a channel points to now.
     pub fn follow_head(&self, head: &RolloutKey, kind: HeadKind) -> HeadStep {
-        let of_channel = || self.documents().filter(|document| document.key.channel == head.channel);
         match kind {
-            HeadKind::AtOnce => {
-                let by = format!("release {}, which has no rollout", head.seq);
-                let abort = |document: &RolloutDocument| RolloutInput::Command {
-                    rollout: document.key.clone(),
-                    by: by.clone(),
-                    command: RolloutCommand::Abort,
-                };
-                HeadStep::End(of_channel().filter(|document| document.state.is_open()).map(abort).collect())
+            HeadKind::AtOnce if self.ended_by(head).is_empty() => HeadStep::Known,
+            HeadKind::AtOnce => HeadStep::End,
+            HeadKind::InRollout => {
+                let of_channel = self.documents().filter(|document| document.key.channel == head.channel);
+                match of_channel.map(|document| document.key.seq).max() {
+                    Some(newest) if newest >= head.seq => HeadStep::Known,
+                    _ => HeadStep::Begin,
+                }
             }
-            HeadKind::InRollout => match of_channel().map(|document| document.key.seq).max() {
-                Some(newest) if newest >= head.seq => HeadStep::Known,
-                _ => HeadStep::Begin,
-            },
         }
+    }
+
+    /// The rollouts that end where a channel points to a release that goes to its nodes at once: the current one, and the
+    /// one that waits.
+    pub(crate) fn ended_by(&self, head: &RolloutKey) -> Vec<RolloutKey> {
+        let of_channel = self
+            .documents()
+            .filter(|document| document.key.channel == head.channel && document.key.seq < head.seq);
+        let left = of_channel.filter(|document| !document.state.gave_way());
+        left.map(|document| document.key.clone()).collect()
     }
 
     /// A rollout of the channel that is current, or waits, has no such member: the node comes to it.
     pub fn lacks_member(&self, channel: &Channel, node: &NodeId) -> bool {
-        let is_over = |state| matches!(state, RolloutState::Superseded | RolloutState::Pruned);
-        let mut of_channel =
-            self.documents().filter(|document| document.key.channel == *channel && !is_over(document.state));
+        let mut of_channel = self
+            .documents()
+            .filter(|document| document.key.channel == *channel && !document.state.gave_way());
         of_channel.any(|document| self.member(&document.key, node).is_none())
     }
 

@@ -87,7 +87,10 @@ impl Rollouts {
                 let waits = record.state == NodeRolloutState::Pending && record.asked.is_none();
                 record.is_fresh() && !waits
             };
-            if !self.rollouts.get(later).and_then(|rollout| rollout.record(node)).is_some_and(counts_late) {
+            // It told of the release that it has since, which went to all at once, before it told of this one.
+            let has_later = |record: &MemberRecord| record.before > Some(key.seq);
+            let known = self.rollouts.get(later).and_then(|rollout| rollout.record(node));
+            if !known.is_some_and(|record| counts_late(record) || has_later(record)) {
                 self.update(later, node, |record| record.before = Some(key.seq));
             }
         }

@@ -30,7 +30,8 @@
 //! - *Nobody is asked for a way back that was given up*: a node that is confirmed in a rollout that was through is told
 //!   that it ended, and stays where it is, whatever becomes of the rollout.
 //! - *Nobody is stranded*: a node that can be reached is confirmed, or has a cause that is named
-//!   ([`Rollouts::explain`]). Offline nodes hold no wave and are taken along when they return. Edges that
+//!   ([`Rollouts::explain`]). Offline nodes hold no wave and are taken along when they return; so are those that say
+//!   why they do not begin yet ([`BeginRefusal`]). Edges that
 //!   close a circle hold nobody; a wave that comes later holds no node of an earlier one by an edge.
 //!
 //! Who joins in mid-rollout is in the wave that the rules give. Until that opens the node is pointed to the
@@ -71,7 +72,7 @@ pub use event::{EventAnswer, EventCursor, EventOrder, EventRefusal, RolloutEvent
 pub use explain::{ConfirmEvidence, NodeExplanation, WaitCause};
 pub use follow::{EarlierRelease, HeadKind, HeadStep, reads_declared};
 pub use id::{MAX_ROLLOUT_ID, ParseRolloutIdError, RolloutId, RolloutKey};
-pub use member::{MemberFailure, MemberGoal, MemberRecord};
+pub use member::{HeldOff, MemberFailure, MemberGoal, MemberRecord};
 pub use placement::{BeginRefusal, DRAWS, Placement, PossiblePlaces, RolloutRules, draw, takes};
 pub use probes::{SelectProbesError, probes_of};
 pub use record::{

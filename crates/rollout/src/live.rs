@@ -114,10 +114,12 @@ impl LiveRollout {
 
     /// It is its channel's current rollout, by its state.
     pub(crate) fn is_current(&self) -> bool {
-        !matches!(
-            self.document.state,
-            RolloutState::Opening | RolloutState::Superseded | RolloutState::Pruned
-        )
+        self.document.state != RolloutState::Opening && !self.document.state.gave_way()
+    }
+
+    /// Nobody is kept of it but members in flight.
+    pub(crate) fn is_thin(&self) -> bool {
+        self.in_flight > 0 && self.members.len() == self.in_flight
     }
 
     pub(crate) fn is_open(&self, wave: u16) -> bool {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use trust::rollout_terms::OnFailure;
 
 use crate::event::{EventCursor, ProbeMode, ProbeOutcome};
-use crate::placement::Placement;
+use crate::placement::{BeginRefusal, Placement};
 use crate::state::NodeRolloutState;
 
 /// How long a node that was asked may take to acknowledge it; then the request is withdrawn.
@@ -29,9 +29,10 @@ pub const DEFER_SLOT: Duration = Duration::from_secs(24 * 3600);
 /// For so long a node that failed, and whose terms let it stay as it is, holds its slot: it may be on its way back.
 /// After that it stays, within what its wave's gate lets fail, or the rollout would be halted.
 pub const RETURN_LIMIT: Duration = Duration::from_secs(3600);
-/// The most requests that a node may refuse or let pass while it is online.
+/// The most requests that a node may refuse or let pass while it is online. Those that it answers by why it does not begin
+/// yet do not count.
 pub const MAX_ATTEMPTS: u8 = 5;
-/// After so long a node is asked again that refused or let pass a request; doubled with each time.
+/// After so long a node is asked again that refused or let pass a request; doubled with each time, up to 16 minutes.
 pub const RETRY_WAIT: Duration = Duration::from_secs(60);
 
 /// One node in one rollout. What a store keeps; everything else is made of it.
@@ -64,6 +65,8 @@ pub struct MemberRecord {
     /// How many requests it refused or let pass.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u8,
+    /// Why it does not begin yet, as it said when it was asked last.
+    pub held_off: Option<HeldOff>,
     /// Not to be asked before this.
     pub retry_at: Option<Timestamp>,
     /// Past this it counts as silent.
@@ -84,7 +87,7 @@ pub struct MemberRecord {
     pub forgiven: bool,
     /// The operator who took it out of the rollout.
     pub skipped: Option<String>,
-    /// A newer rollout asked it; it counts there.
+    /// A newer rollout asked it, and it counts there; or a release came that goes to all at once, and it counts nowhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passed_on: bool,
     /// Up to where its events were taken.
@@ -94,6 +97,11 @@ pub struct MemberRecord {
 
 fn no_probes(probes: &Arc<[String]>) -> bool {
     probes.is_empty()
+}
+
+/// How long after so many requests in vain a node is asked again.
+fn retry_wait(times: u8) -> Duration {
+    RETRY_WAIT * 2u32.pow(u32::from(times.clamp(1, MAX_ATTEMPTS) - 1))
 }
 
 fn is_zero(number: &u8) -> bool {
@@ -125,6 +133,16 @@ pub struct StartRequest {
     pub at: Timestamp,
     /// Until when it may acknowledge.
     pub until: Timestamp,
+}
+
+/// That a node was asked and does not begin yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldOff {
+    /// Why.
+    pub why: BeginRefusal,
+    /// How many requests in a row it answered so.
+    pub times: u8,
 }
 
 /// A declared probe, and whether it passed since the activation.
@@ -295,16 +313,23 @@ impl MemberRecord {
         self.retry_at = None;
     }
 
+    /// It says why it does not begin yet. However often it does, that is no failure.
+    pub(crate) fn hold_off(&mut self, why: BeginRefusal, now: Timestamp) {
+        self.asked = None;
+        let times = self.held_off.map_or(0, |held| held.times).saturating_add(1);
+        self.held_off = Some(HeldOff { why, times });
+        self.retry_at = Some(now.plus(retry_wait(times)));
+    }
+
     /// A request was refused or let pass.
     pub(crate) fn put_off(&mut self, failure: MemberFailure, now: Timestamp) {
-        self.asked = None;
+        (self.asked, self.held_off) = (None, None);
         self.attempts = self.attempts.saturating_add(1);
         if self.attempts >= MAX_ATTEMPTS && self.state == NodeRolloutState::Pending {
             self.fail(failure, now);
             return;
         }
-        let doubled = u32::from(self.attempts.clamp(1, MAX_ATTEMPTS) - 1);
-        self.retry_at = Some(now.plus(RETRY_WAIT * 2u32.pow(doubled)));
+        self.retry_at = Some(now.plus(retry_wait(self.attempts)));
     }
 
     pub(crate) fn fail(&mut self, failure: MemberFailure, now: Timestamp) {

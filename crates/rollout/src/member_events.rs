@@ -9,6 +9,7 @@ use crate::event::{
     RolloutEventBody,
 };
 use crate::member::{MemberFailure, MemberGoal, MemberRecord, MemberTerms, ProbeRecord};
+use crate::placement::BeginRefusal;
 use crate::state::NodeRolloutState;
 
 impl MemberRecord {
@@ -26,7 +27,10 @@ impl MemberRecord {
             RolloutEventBody::Unknown => Ok(()),
             RolloutEventBody::DispatchReject { code } => {
                 self.asked.ok_or(EventRefusal::NotAsked)?;
-                self.put_off(MemberFailure::Refused { code: kept(code) }, terms.now);
+                match BeginRefusal::of_code(code).filter(|_| self.state == Pending) {
+                    Some(why) => self.hold_off(why, terms.now),
+                    None => self.put_off(MemberFailure::Refused { code: kept(code) }, terms.now),
+                }
                 Ok(())
             }
             RolloutEventBody::ActivationStarted if self.state == Activating => Ok(()),
@@ -94,7 +98,7 @@ impl MemberRecord {
         if terms.now > asked.until {
             return Err(EventRefusal::NotAsked);
         }
-        self.asked = None;
+        (self.asked, self.held_off) = (None, None);
         self.attempts = 0;
         self.go_on(NodeRolloutState::Activating, terms);
         Ok(())

@@ -56,8 +56,10 @@ pub struct Placement {
     pub pinned: Option<Timestamp>,
 }
 
-/// Why a node does not begin by the signed terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a node does not begin yet, whoever asks it: by the signed terms and its own clock, or by its administrator's word. It
+/// is asked again, and says nothing against the release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum BeginRefusal {
     /// Its wave's time has not come.
     NotBefore,
@@ -65,6 +67,29 @@ pub enum BeginRefusal {
     Frozen,
     /// It is pinned.
     Pinned,
+    /// It is paused.
+    Paused,
+}
+
+impl BeginRefusal {
+    /// All of them.
+    pub const ALL: [BeginRefusal; 4] =
+        [BeginRefusal::NotBefore, BeginRefusal::Frozen, BeginRefusal::Pinned, BeginRefusal::Paused];
+
+    /// The code by which a node says so.
+    pub fn code(self) -> &'static str {
+        match self {
+            BeginRefusal::NotBefore => "not-before",
+            BeginRefusal::Frozen => "frozen",
+            BeginRefusal::Pinned => "pinned",
+            BeginRefusal::Paused => "paused",
+        }
+    }
+
+    /// What a node says by a code; `None` of one that is another refusal.
+    pub fn of_code(code: &str) -> Option<BeginRefusal> {
+        BeginRefusal::ALL.into_iter().find(|refusal| refusal.code() == code)
+    }
 }
 
 fn is_zero(bits: &u32) -> bool {

@@ -73,14 +73,17 @@ impl Rollouts {
         on_its_way.next().filter(|_| may_wait).or(Some((current, record)))
     }
 
-    /// The rollout that a node is in now, with what is kept of it there.
+    /// The rollout that a node is in now, or that waits, with what is kept of it there. None where all of them gave way to
+    /// a release that goes to its nodes at once.
     pub(crate) fn current_of(&self, node: &NodeId) -> Option<(&LiveRollout, &MemberRecord)> {
         let index = self.nodes.find(node)?;
         let known = self.nodes.get(index)?;
-        let rollouts = known.rollouts.iter().filter_map(|key| self.rollouts.get(key));
-        let current = rollouts.filter(|rollout| rollout.is_current()).max_by_key(|rollout| rollout.key().seq);
-        let waiting = || known.rollouts.iter().filter_map(|key| self.rollouts.get(key)).next_back();
-        let rollout = current.or_else(waiting)?;
+        let newest = |is_one: fn(&LiveRollout) -> bool| {
+            let rollouts = known.rollouts.iter().filter_map(|key| self.rollouts.get(key));
+            rollouts.filter(|rollout| is_one(rollout)).max_by_key(|rollout| rollout.key().seq)
+        };
+        let rollout = newest(LiveRollout::is_current)
+            .or_else(|| newest(|rollout| rollout.state() == RolloutState::Opening))?;
         Some((rollout, rollout.record(index)?))
     }
 }

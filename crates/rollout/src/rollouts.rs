@@ -118,6 +118,10 @@ impl Rollouts {
     fn take(&mut self, input: RolloutInput) -> RolloutAnswer {
         match input {
             RolloutInput::Published(new) => RolloutAnswer::Published(self.publish(new)),
+            RolloutInput::AtOnce { head } => {
+                self.end_before(&head);
+                RolloutAnswer::None
+            }
             RolloutInput::Joined { channel, node } => {
                 self.join(&channel, &node);
                 RolloutAnswer::None

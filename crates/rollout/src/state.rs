@@ -41,7 +41,9 @@
 //! | Superseded | Pruned | it was kept for its time, and no node is on its way in it |
 //!
 //! `Terminal` and `Reverted` are of the rollout, not the end of its work: a node that comes back later is
-//! taken along under the same budgets. A test holds both tables.
+//! taken along under the same budgets. A release of the channel that goes to its nodes at once takes the place of a
+//! rollout as one that begins does; one that runs is aborted by it first. Of a superseded rollout that is past its time, and
+//! in which nodes are on their way yet, these alone are kept. A test holds both tables.
 
 use std::fmt;
 
@@ -175,6 +177,11 @@ impl RolloutState {
     /// It takes nodes to its release.
     pub fn starts_nodes(self) -> bool {
         matches!(self, RolloutState::Active | RolloutState::Converging | RolloutState::Terminal)
+    }
+
+    /// Another release of the channel took its place.
+    pub fn gave_way(self) -> bool {
+        matches!(self, RolloutState::Superseded | RolloutState::Pruned)
     }
 
     /// It waits to begin, or runs.

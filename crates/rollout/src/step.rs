@@ -21,6 +21,11 @@ use crate::state::RolloutState;
 pub enum RolloutInput {
     /// A verified release with rollout terms was published.
     Published(NewRollout),
+    /// A channel points to a release that goes to its nodes at once: the rollouts that it had before end for good.
+    AtOnce {
+        /// That release.
+        head: RolloutKey,
+    },
     /// A node came to a channel, or the release declares it now.
     Joined {
         /// The channel.
@@ -267,7 +272,7 @@ pub enum OpenReason {
         converged: usize,
         /// How many failed.
         failed: usize,
-        /// How many did not count: offline, pinned or taken out.
+        /// How many did not count: offline, paused, pinned or taken out.
         apart: usize,
     },
     /// An operator passed the gate before it.
@@ -283,8 +288,8 @@ impl fmt::Display for OpenReason {
             OpenReason::First => f.write_str("it is the first"),
             OpenReason::GatePassed { converged, failed, apart } => write!(
                 f,
-                "of the wave before {converged} are confirmed, {failed} failed, {apart} are offline, pinned or \
-                 taken out"
+                "of the wave before {converged} are confirmed, {failed} failed, {apart} are offline, paused, \
+                 pinned or taken out"
             ),
             OpenReason::Approved { by } => write!(f, "{by} passed the gate of the wave before"),
         }

@@ -13,6 +13,7 @@ mod rollouts_end;
 mod rollouts_follow_the_heads;
 mod rollouts_keep_their_promises;
 mod stored_forms_are_kept;
+mod superseded_rollouts_are_bounded;
 mod superseded_rollouts_go_after_their_time;
 mod transitions_are_those_of_the_table;
 mod waiting_has_a_cause;

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use model::Timestamp;
+use model::rollout::RolloutTask;
+use model::share::Share;
 use model::status::Contact;
+use model::{Channel, Timestamp};
 use rollout::{
-    EarlierRelease, EventAnswer, HeadKind, HeadStep, RolloutCommand, RolloutInput, RolloutKey, RolloutState,
-    reads_declared,
+    EarlierRelease, EventAnswer, HeadKind, HeadStep, MemberFailure, RolloutCommand, RolloutEffect,
+    RolloutInput, RolloutKey, RolloutState, reads_declared,
 };
 use trust::RolloutTerms;
-use trust::rollout_terms::{NodeEdge, WaveMembers};
+use trust::rollout_terms::{NodeEdge, OnFailure, WaveMembers};
 
 use crate::model::driven::{Driven, joining, node_id, release};
 use crate::model::terms::{budget, selector, wave};
@@ -23,16 +25,14 @@ fn key(channel: &str, seq: u64) -> RolloutKey {
     RolloutKey { channel: channel.parse().unwrap(), seq }
 }
 
-fn aborted(driven: &Driven, head: &RolloutKey) -> Vec<u64> {
-    let HeadStep::End(inputs) = driven.rollouts.follow_head(head, HeadKind::AtOnce) else { panic!() };
-    let of = |input: RolloutInput| match input {
-        RolloutInput::Command { rollout, by, command: RolloutCommand::Abort } => {
-            assert_eq!(by, format!("release {}, which has no rollout", head.seq));
-            rollout.seq
-        }
-        other => panic!("{other:?}"),
-    };
-    inputs.into_iter().map(of).collect()
+/// The channel points to a release that goes to all of its nodes at once; whether anything ended.
+fn at_once(driven: &mut Driven, head: &RolloutKey) -> bool {
+    match driven.rollouts.follow_head(head, HeadKind::AtOnce) {
+        HeadStep::End => drop(driven.give(RolloutInput::AtOnce { head: head.clone() })),
+        HeadStep::Known => return false,
+        HeadStep::Begin => panic!("{head} has no rollout"),
+    }
+    true
 }
 
 #[test]
@@ -46,20 +46,115 @@ fn a_newer_release_begins_its_rollout_once() {
 }
 
 #[test]
-fn a_release_without_terms_ends_what_is_open() {
+fn a_release_without_terms_ends_what_runs_and_what_waits() {
     let mut driven = driven();
     let channel = driven.key.channel.clone();
     let nodes = vec![joining("a", &[], Some(40)), joining("b", &[], Some(40))];
     driven.publish(release(&channel, 42, RolloutTerms::default(), nodes)).unwrap();
-    assert_eq!(aborted(&driven, &key("stable", 43)), [41, 42], "the one that runs and the one that waits");
-    assert_eq!(aborted(&driven, &key("edge", 43)), [] as [u64; 0]);
-    driven.command(RolloutCommand::Abort);
+    assert!(!at_once(&mut driven, &key("edge", 43)), "it is of another channel");
+    assert!(!at_once(&mut driven, &key("stable", 40)), "both are newer");
+    assert!(at_once(&mut driven, &key("stable", 43)));
+    for seq in [41, 42] {
+        let document = driven.rollouts.document(&key("stable", seq)).unwrap();
+        assert_eq!(document.state, RolloutState::Superseded, "{seq}");
+        let cause = document.halt.as_ref().map(|halt| halt.cause.to_string());
+        let aborted = (seq == 41).then(|| "release 43, which has no rollout aborted it".to_owned());
+        assert_eq!(cause, aborted, "{seq}");
+    }
+    assert!(!at_once(&mut driven, &key("stable", 43)), "what is over is not ended twice");
+    for name in ["a", "b"] {
+        let wakes = RolloutEffect::Wake(node_id(name));
+        assert!(driven.effects.contains(&wakes), "{:?}", driven.effects);
+        assert_eq!((driven.rollouts.pointer(&node_id(name)), driven.why(name)), (None, String::new()));
+    }
+}
+
+/// One node of `*` at a time, over all channels.
+fn one_at_a_time(on_failure: OnFailure) -> RolloutTerms {
+    RolloutTerms {
+        waves: vec![wave("rest", WaveMembers::Rest, 60, 100)],
+        budgets: vec![budget("*", Some(Share::Count(1)), None)],
+        on_failure,
+        ..RolloutTerms::default()
+    }
+}
+
+/// Whoever is on its way, or fell silent in it: nobody waits for it any more.
+#[test]
+fn what_ended_holds_no_slot_and_no_channel() {
+    for falls_silent in [false, true] {
+        let mut driven = Driven::new(one_at_a_time(OnFailure::Halt), &[("a", &[])]);
+        driven.activate("a");
+        if falls_silent {
+            driven.wait(2 * 3600);
+            assert!(matches!(driven.member("a").failure, Some(MemberFailure::Silent { .. })));
+        }
+        let edge: Channel = "edge".parse().unwrap();
+        let after =
+            RolloutTerms { after: vec![driven.key.channel.clone()], ..one_at_a_time(OnFailure::Halt) };
+        driven.publish(release(&edge, 42, after, vec![joining("e", &[], Some(40))])).unwrap();
+        driven.contact("e", Contact::Online);
+        assert!(driven.why("e").contains("channel stable goes first"), "{}", driven.why("e"));
+        assert!(at_once(&mut driven, &key("stable", 43)));
+        assert!(!driven.member("a").in_flight());
+        let asked = driven.rollouts.member(&key("edge", 42), &node_id("e")).unwrap().asked;
+        assert!(asked.is_some(), "{}", driven.why("e"));
+        // What it says of the one that ended is taken, and takes no slot again.
+        driven.fail_softly("a");
+        assert!(!driven.member("a").in_flight());
+    }
+}
+
+/// The rollout of 41 is through, 42 goes to all at once, and 43 has a rollout: it leads from 42, and back to it.
+#[test]
+fn a_rollout_after_one_without_leads_from_what_nodes_have() {
+    let mut driven = Driven::new(one_at_a_time(OnFailure::Rollback), &[("a", &[])]);
+    let channel = driven.key.channel.clone();
+    driven.activate("a");
+    driven.pass("a");
+    driven.wait(60);
+    assert_eq!(driven.converged("a", 60), EventAnswer::Accepted);
+    assert_eq!(driven.state(), RolloutState::Terminal);
+    assert!(at_once(&mut driven, &key("stable", 42)), "one that is through as well");
     assert_eq!(driven.state(), RolloutState::Superseded);
-    let HeadStep::End(inputs) = driven.rollouts.follow_head(&key("stable", 43), HeadKind::AtOnce) else {
-        panic!()
-    };
-    inputs.into_iter().for_each(|input| drop(driven.give(input)));
-    assert_eq!(aborted(&driven, &key("stable", 43)), [] as [u64; 0], "what is over is not ended twice");
+    assert!(driven.rollouts.is_proven(&key("stable", 41)), "nothing was said against it");
+    let next = release(&channel, 43, one_at_a_time(OnFailure::Rollback), vec![joining("a", &[], Some(42))]);
+    (driven.key, driven.id) = (next.key.clone(), next.id.clone());
+    driven.publish(next).unwrap();
+    assert_eq!(driven.member("a").before, Some(42));
+    assert!(driven.is_asked("a"), "{}", driven.why("a"));
+    driven.activate("a");
+    driven.fail("a");
+    let pointer = driven.rollouts.pointer(&node_id("a")).unwrap();
+    assert_eq!((pointer.release, pointer.dispatch.task), (Some(42), RolloutTask::GoBack));
+}
+
+/// What a node tells late of a rollout that ended is older than what it has.
+#[test]
+fn a_word_of_before_does_not_take_back_what_a_node_has() {
+    let mut driven = Driven::new(one_at_a_time(OnFailure::Halt), &[("a", &[])]);
+    let channel = driven.key.channel.clone();
+    driven.activate("a");
+    driven.pass("a");
+    driven.wait(60);
+    assert!(at_once(&mut driven, &key("stable", 42)));
+    let next = release(&channel, 43, one_at_a_time(OnFailure::Halt), vec![joining("a", &[], Some(42))]);
+    let later = next.key.clone();
+    driven.publish(next).unwrap();
+    assert_eq!(driven.converged("a", 60), EventAnswer::Accepted);
+    let before = driven.rollouts.member(&later, &node_id("a")).unwrap().before;
+    assert_eq!(before, Some(42));
+}
+
+/// A node that moved is pointed by the rollout of its channel, however old that is.
+#[test]
+fn what_ended_points_nobody() {
+    let mut driven = Driven::new(one_at_a_time(OnFailure::Halt), &[("a", &[])]);
+    let edge = key("edge", 40);
+    driven.publish(release(&edge.channel, 40, one_at_a_time(OnFailure::Halt), Vec::new())).unwrap();
+    driven.give(RolloutInput::Joined { channel: edge.channel.clone(), node: joining("a", &[], Some(39)) });
+    assert!(at_once(&mut driven, &key("stable", 44)));
+    assert_eq!(driven.rollouts.pointer(&node_id("a")).unwrap().rollout, edge);
 }
 
 #[test]

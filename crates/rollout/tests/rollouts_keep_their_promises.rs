@@ -28,6 +28,7 @@ const LARGE: Size = Size { nodes: 10_000, steps: 40, planes: 1, wide_every: 500 
 /// What the worlds must have gone through.
 const MUST_REACH: &[&str] = &[
     "published",
+    "went to all at once",
     "contact",
     "command",
     "command refused",
@@ -49,6 +50,8 @@ const MUST_REACH: &[&str] = &[
     "calls later",
     "slot left",
     "halted once it was through",
+    "paused by its administrator",
+    "held off for long",
     "Active",
     "Converging",
     "Terminal",

@@ -9,8 +9,8 @@ use rollout::event::{EventCursor, ProbeMode, ProbeOutcome};
 use rollout::member::{ProbeRecord, StartRequest};
 use rollout::record::{GateApproval, Halt, HaltCause, PausedRollout};
 use rollout::{
-    MemberFailure, MemberGoal, MemberRecord, NodeRolloutState, Placement, RolloutDocument, RolloutId,
-    RolloutKey, RolloutState,
+    BeginRefusal, HeldOff, MemberFailure, MemberGoal, MemberRecord, NodeRolloutState, Placement,
+    RolloutDocument, RolloutId, RolloutKey, RolloutState,
 };
 
 fn golden(name: &str) -> PathBuf {
@@ -73,6 +73,7 @@ fn members() -> Vec<MemberRecord> {
         asked: None,
         first_asked: None,
         attempts: 0,
+        held_off: None,
         retry_at: None,
         deadline: None,
         slot_until: None,
@@ -128,7 +129,12 @@ fn members() -> Vec<MemberRecord> {
         ..plain.clone()
     });
     let states = NodeRolloutState::ALL.map(|state| MemberRecord { state, ..plain.clone() });
-    [plain, full].into_iter().chain(failed).chain(states).collect()
+    let held_off = BeginRefusal::ALL.map(|why| MemberRecord {
+        held_off: Some(HeldOff { why, times: 2 }),
+        retry_at: Some(at(120)),
+        ..plain.clone()
+    });
+    [plain, full].into_iter().chain(failed).chain(states).chain(held_off).collect()
 }
 
 fn keep<T>(name: &str, values: &[T])

@@ -7,9 +7,10 @@ use ::model::share::Share;
 use ::model::status::Contact;
 use ::model::window::DeclaredWindow;
 use ::model::{Channel, Timestamp};
+use rollout::member::MAX_ATTEMPTS;
 use rollout::{
-    CommandRefusal, EventAnswer, HaltCause, NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEffect,
-    RolloutEventBody, RolloutInput, RolloutKey, RolloutState, WaitCause,
+    BeginRefusal, CommandRefusal, EventAnswer, HaltCause, MemberFailure, NodeRolloutState, RolloutAnswer,
+    RolloutCommand, RolloutEffect, RolloutEventBody, RolloutInput, RolloutKey, RolloutState, WaitCause,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, NodeEdge, OnFailure, PinTerms, WaveMembers};
@@ -63,7 +64,7 @@ fn a_wave_waits_for_the_gate_before_it() {
     assert_eq!(
         notes,
         [
-            "wave rest opened: of the wave before 1 are confirmed, 0 failed, 0 are offline, pinned or taken out",
+            "wave rest opened: of the wave before 1 are confirmed, 0 failed, 0 are offline, paused, pinned or taken out",
             "web is asked to be on release 41"
         ]
     );
@@ -303,7 +304,7 @@ fn who_refuses_is_asked_again_and_then_no_more() {
     let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
     for attempt in 1..=5 {
         assert!(world.is_asked("a"), "{}", world.why("a"));
-        let code = "not-before".to_owned();
+        let code = "proof".to_owned();
         assert_eq!(world.say("a", RolloutEventBody::DispatchReject { code }), EventAnswer::Accepted);
         if attempt < 5 {
             assert!(world.why("a").contains(&format!("({attempt} times), and is asked again at")));
@@ -311,7 +312,66 @@ fn who_refuses_is_asked_again_and_then_no_more() {
         }
     }
     assert_eq!(world.member("a").state, NodeRolloutState::Failed);
-    assert!(world.why("a").ends_with("it failed: it refuses the release: not-before"));
+    assert!(world.why("a").ends_with("it failed: it refuses the release: proof"));
+}
+
+/// Its administrator paused it, or its clock says otherwise: that says nothing against the release, however long it lasts.
+#[test]
+fn who_says_why_it_does_not_begin_yet_holds_up_nobody_and_is_asked_again() {
+    let words = [
+        (BeginRefusal::NotBefore, "its wave has not begun by its own clock"),
+        (BeginRefusal::Frozen, "a freeze window is open by its own clock"),
+        (BeginRefusal::Pinned, "it is pinned by its own clock"),
+        (BeginRefusal::Paused, "its administrator paused it"),
+    ];
+    for (why, words) in words {
+        let mut world = Driven::new(canary_first(), &[("db", DB), ("web", WEB)]);
+        let reject = || RolloutEventBody::DispatchReject { code: why.code().to_owned() };
+        for time in 1..=3 * u32::from(MAX_ATTEMPTS) {
+            assert!(world.is_asked("db"), "{}", world.why("db"));
+            assert_eq!(world.say("db", reject()), EventAnswer::Accepted);
+            assert_eq!(world.member("db").attempts, 0);
+            let said =
+                format!("db is pending in {} (wave canary): {words}, so it is asked again at ", world.id);
+            assert!(world.why("db").starts_with(&said), "{}", world.why("db"));
+            assert!(!world.is_asked("db"));
+            match time {
+                1 => through(&mut world, "web"),
+                _ => world.wait(60 * 2u64.pow(time.min(5) - 1)),
+            }
+        }
+        assert_eq!(world.state(), RolloutState::Terminal, "its wave's gate passed without it");
+        // It may begin at last.
+        world.activate("db");
+        assert_eq!(world.member("db").held_off, None);
+    }
+}
+
+/// Other words, and silence, count from then on: what it said before is no excuse.
+#[test]
+fn who_was_held_off_fails_as_any_other_once_it_refuses() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    let reject = |code: &str| RolloutEventBody::DispatchReject { code: code.to_owned() };
+    world.say("a", reject(BeginRefusal::Paused.code()));
+    world.wait(60);
+    assert_eq!(world.state(), RolloutState::Terminal, "nobody else is waited for");
+    for attempt in 1..=u32::from(MAX_ATTEMPTS) {
+        assert!(world.is_asked("a"), "{}", world.why("a"));
+        world.say("a", reject("proof"));
+        assert_eq!((world.member("a").held_off, u32::from(world.member("a").attempts)), (None, attempt));
+        world.wait(60 << (attempt - 1));
+    }
+    assert_eq!(world.member("a").failure, Some(MemberFailure::Refused { code: "proof".to_owned() }));
+}
+
+/// Nodes and control planes have one list of codes, and it is what is stored.
+#[test]
+fn each_reason_has_a_code() {
+    for why in BeginRefusal::ALL {
+        assert_eq!(BeginRefusal::of_code(why.code()), Some(why));
+        assert_eq!(serde_json::to_value(why).unwrap(), why.code());
+    }
+    assert_eq!(BeginRefusal::of_code("proof"), None);
 }
 
 /// OPS-5: for who may see one node alone.

@@ -293,8 +293,24 @@ async fn a_release_without_terms_ends_what_is_under_way() {
         assert_eq!(answer.offer.unwrap().header, third.header);
     }
     let view = shown(&mut operator).await;
-    assert_eq!(view.state, RolloutState::Failed, "{view:?}");
+    assert_eq!(view.state, RolloutState::Superseded, "{view:?}");
     assert!(view.halt.unwrap().cause.contains("release 3"));
+    let view: Option<NodeRolloutView> = operator.get("/v1/nodes/web-1/rollout").await.unwrap();
+    assert!(view.is_none(), "no rollout says where it goes: {view:?}");
+    // The next rollout leads from what the nodes have, and takes none for one that is on its way.
+    for node in &mut nodes {
+        node.holds(&third);
+        node.check_in(Vec::new(), 0).await.unwrap();
+    }
+    let fourth = release(&fleet, 4, Some(terms("web-1", OnFailure::Rollback)));
+    operator.publish(&fourth).await.unwrap();
+    let rollout = nodes[0].until_asked().await;
+    nodes[0].event_seq = 0;
+    nodes[0].begins(&rollout).await;
+    nodes[0].activates(&rollout, &fourth).await;
+    nodes[0].say(&rollout, RolloutEventBody::Failed { message: "no".into() }).await;
+    let (_, answer) = nodes[0].until(|dispatch| dispatch.task == RolloutTask::GoBack).await;
+    assert_eq!(answer.offer.unwrap().header, third.header, "it is sent back to what it had");
 }
 
 /// ROL-7: who is confirmed in a rollout that was through gave up the release of before, and is not sent back to it.

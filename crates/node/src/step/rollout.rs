@@ -23,6 +23,7 @@ use model::exchange::{Answer, Offer};
 use model::log::Cursor;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
 use model::{Digest, Timestamp};
+use rollout::BeginRefusal;
 use trust::Header;
 use trust::rollout_terms::OnFailure;
 
@@ -32,15 +33,6 @@ use super::{Node, ReleaseChange};
 use crate::io::NodeEffect;
 use crate::rollout_part::{ActivationRequest, PreparedRelease, RolloutPart, TrialStage, terms_of};
 use crate::state::Adoption;
-
-/// The code of a request for a wave whose signed time has not come.
-pub const NOT_BEFORE_CODE: &str = "not-before";
-/// The code of a request in a freeze window of the signed terms.
-pub const FROZEN_CODE: &str = "frozen";
-/// The code of a request to a host that the signed terms pin to what it holds.
-pub const PINNED_CODE: &str = "pinned";
-/// The code of a request to a host that is paused.
-pub const PAUSED_CODE: &str = "paused";
 
 /// How the node stands in rollouts.
 #[derive(Debug, Default)]
@@ -76,7 +68,7 @@ struct Acknowledgement {
 struct RejectedDispatch {
     rollout: RolloutId,
     until: Option<Timestamp>,
-    code: &'static str,
+    why: BeginRefusal,
 }
 
 /// How far a switch is.

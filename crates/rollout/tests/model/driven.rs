@@ -21,7 +21,7 @@ pub struct Driven {
     pub now: Timestamp,
     pub key: RolloutKey,
     pub id: RolloutId,
-    seqs: BTreeMap<String, u64>,
+    seqs: BTreeMap<(String, RolloutId), u64>,
     pub effects: Vec<RolloutEffect>,
 }
 
@@ -131,7 +131,7 @@ impl Driven {
 
     /// The node's next event.
     pub fn say(&mut self, name: &str, body: RolloutEventBody) -> EventAnswer {
-        let seq = self.seqs.entry(name.to_owned()).or_insert(0);
+        let seq = self.seqs.entry((name.to_owned(), self.id.clone())).or_insert(0);
         *seq += 1;
         let seq = *seq;
         self.send(self.event(name, "log1", seq, body))

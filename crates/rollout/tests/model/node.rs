@@ -9,8 +9,8 @@ use model::rollout::RolloutTask;
 use model::{Channel, Hostname, Incarnation, NodeId, Timestamp};
 use rollout::event::{DeclaredProbe, ProbeMode, ProbeOutcome};
 use rollout::{
-    EventAnswer, EventRefusal, NextCall, NodeRolloutState, RolloutEvent, RolloutEventBody, RolloutId,
-    RolloutKey, RolloutPointer,
+    BeginRefusal, EventAnswer, EventRefusal, NextCall, NodeRolloutState, RolloutEvent, RolloutEventBody,
+    RolloutId, RolloutKey, RolloutPointer,
 };
 
 use trust::RolloutTerms;
@@ -104,6 +104,8 @@ pub struct SimNode {
     pub enforcing: Vec<String>,
     pub online: bool,
     pub lies: bool,
+    /// Its administrator paused it.
+    pub is_paused: bool,
     /// It calls seldom while no rollout concerns it.
     pub is_slow: bool,
     calls_at: Timestamp,
@@ -134,6 +136,7 @@ impl SimNode {
             enforcing,
             online: true,
             lies: false,
+            is_paused: false,
             is_slow: false,
             calls_at: Timestamp::default(),
             running: holds,
@@ -200,6 +203,16 @@ impl SimNode {
 
     fn boot_name(&self) -> String {
         format!("boot-{}", self.boot)
+    }
+
+    /// It is asked to begin.
+    fn answer_to_request(&self, fate: Fate) -> RolloutEventBody {
+        let refuses = |code: &str| RolloutEventBody::DispatchReject { code: code.to_owned() };
+        match fate {
+            _ if self.is_paused => refuses(BeginRefusal::Paused.code()),
+            Fate::Rejects => refuses("proof"),
+            _ => RolloutEventBody::DispatchAck,
+        }
     }
 
     /// What happens on it by itself.
@@ -300,11 +313,7 @@ impl SimNode {
                 if is_part {
                     self.say(&rollout, RolloutEventBody::DispatchAck);
                 } else if is_target && !host.keeps_others_out() {
-                    let body = match fate == Fate::Rejects {
-                        true => RolloutEventBody::DispatchReject { code: "proof".to_owned() },
-                        false => RolloutEventBody::DispatchAck,
-                    };
-                    self.say(&rollout, body);
+                    self.say(&rollout, self.answer_to_request(fate));
                 }
             }
             // What it acknowledged it begins once the host is free.
@@ -351,6 +360,16 @@ impl SimNode {
         }
         self.host = Some(host);
         self.hear_host();
+    }
+
+    /// It is pointed to a release that goes to all at once. What it switches to or from ends first; what it soaks it holds
+    /// already.
+    pub fn pointed_at_once(&mut self, seq: u64) {
+        self.outboxes.values_mut().for_each(|outbox| outbox.acknowledged = false);
+        if self.job.as_ref().is_none_or(|job| matches!(job.phase, Phase::Soaking { .. })) {
+            self.job = None;
+            (self.confirmed, self.running) = (Some(seq), Some(seq));
+        }
     }
 
     fn returned(&mut self, rollout: &RolloutId) {
@@ -436,9 +455,8 @@ impl SimNode {
         let acknowledged = self.outboxes.get(&rollout).is_some_and(|outbox| outbox.acknowledged);
         if let RolloutTask::Acknowledge { until } = pointer.dispatch.task {
             if now <= until {
-                let refuses = fate == Fate::Rejects && pointer.release == Some(pointer.rollout.seq);
-                let body = match refuses {
-                    true => RolloutEventBody::DispatchReject { code: "proof".to_owned() },
+                let body = match pointer.release == Some(pointer.rollout.seq) {
+                    true => self.answer_to_request(fate),
                     false => RolloutEventBody::DispatchAck,
                 };
                 self.say(&rollout, body);

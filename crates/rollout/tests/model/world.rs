@@ -51,6 +51,10 @@ pub struct World {
     /// Of a hundred nodes so many are not well with a release.
     badness: BTreeMap<u64, u64>,
     newest: BTreeMap<Channel, u64>,
+    /// The channels whose newest release goes to their nodes at once.
+    at_once: BTreeMap<Channel, u64>,
+    /// The rollouts that such a release ended: who is on its way in one counts nowhere.
+    ended: BTreeSet<RolloutId>,
     seqs: u64,
     named: u64,
     accepted: Accepted,
@@ -87,6 +91,8 @@ impl World {
             headers: BTreeMap::new(),
             badness: BTreeMap::new(),
             newest: BTreeMap::new(),
+            at_once: BTreeMap::new(),
+            ended: BTreeSet::new(),
             seqs: 10,
             named: 0,
             accepted: Accepted::new(),
@@ -152,9 +158,25 @@ impl World {
         self.headers.insert(key.clone(), terms.clone());
         let nodes = self.nodes.iter().filter(|node| node.channel == *channel).map(World::joining).collect();
         self.newest.insert(channel.clone(), seq);
+        self.at_once.remove(channel);
         let plane = self.rng.below(self.planes.len() as u64) as usize;
         self.give(plane, RolloutInput::Published(NewRollout { key, id, header, terms, nodes }));
         self.reach("published");
+    }
+
+    /// A release without terms, which ends what the channel has of rollouts.
+    fn publish_at_once(&mut self, channel: &Channel) {
+        self.seqs += 1;
+        let head = RolloutKey { channel: channel.clone(), seq: self.seqs };
+        let of_channel = self.database.rollouts.values().filter(|rows| rows.document.key.channel == *channel);
+        self.ended.extend(of_channel.map(|rows| rows.document.id.clone()));
+        self.at_once.insert(channel.clone(), head.seq);
+        self.newest.insert(channel.clone(), head.seq);
+        let plane = self.rng.below(self.planes.len() as u64) as usize;
+        self.give(plane, RolloutInput::AtOnce { head });
+        let mut left = self.database.rollouts.values().filter(|rows| rows.document.key.channel == *channel);
+        assert!(left.all(|rows| rows.document.state.gave_way()), "a rollout outlives what ended it");
+        self.reach("went to all at once");
     }
 
     /// One input to one control plane, with every check of what it stored.
@@ -228,6 +250,9 @@ impl World {
             if change.members.iter().any(|member| member.slot_left) {
                 *self.reached.entry("slot left").or_default() += 1;
             }
+            if change.members.iter().any(|member| member.held_off.is_some_and(|held| held.times > 5)) {
+                *self.reached.entry("held off for long").or_default() += 1;
+            }
             let document = &change.document;
             let before = stored.documents.get(&document.key).map(|before| before.state);
             if before == Some(RolloutState::Terminal) && document.state == RolloutState::Failed {
@@ -259,7 +284,8 @@ impl World {
                 events.any(|event| matches!(event, RolloutEventBody::Converged { .. }))
                     || rows.members.get(&node.id).is_some_and(MemberRecord::is_fresh)
             });
-            assert!(counted || is_over, "{} is on its way and counts nowhere", node.hostname);
+            let is_ended = self.ended.contains(by);
+            assert!(counted || is_over || is_ended, "{} is on its way and counts nowhere", node.hostname);
         }
     }
 
@@ -327,7 +353,11 @@ impl World {
         match self.rng.below(100) {
             0..=5 => {
                 let channel = self.rng.pick(&self.channels).clone();
-                self.publish(&channel);
+                // Hosts with the real steps take releases of rollouts alone.
+                match self.rng.chance(15) && self.nodes.iter().all(|node| node.host.is_none()) {
+                    true => self.publish_at_once(&channel),
+                    false => self.publish(&channel),
+                }
             }
             6..=25 if !self.nodes.is_empty() => {
                 let node = self.rng.below(self.nodes.len() as u64) as usize;
@@ -345,8 +375,11 @@ impl World {
                 self.reach(if holds.is_none() { "joined fresh" } else { "joined" });
                 let input =
                     RolloutInput::Joined { channel: node.channel.clone(), node: World::joining(&node) };
+                let has_rollout = !self.at_once.contains_key(&node.channel);
                 self.nodes.push(node);
-                self.give(0, input);
+                if has_rollout {
+                    self.give(0, input);
+                }
             }
             40..=41 if self.nodes.len() > 2 => {
                 let node = self.rng.below(self.nodes.len() as u64) as usize;
@@ -360,6 +393,11 @@ impl World {
             43 => {
                 self.behind = if self.behind.is_zero() { Duration::from_secs(5000) } else { Duration::ZERO };
                 self.reach("clock set");
+            }
+            44..=47 if !self.nodes.is_empty() => {
+                let node = self.rng.below(self.nodes.len() as u64) as usize;
+                self.nodes[node].is_paused ^= true;
+                self.reach("paused by its administrator");
             }
             _ => {}
         }
@@ -437,6 +475,11 @@ impl World {
         }
         if self.nodes[node].next_event(0).is_some() {
             return;
+        }
+        if let Some(seq) = self.at_once.get(&self.nodes[node].channel) {
+            self.nodes[node].heard_at = self.database.versions(&self.nodes[node].id);
+            self.nodes[node].pointed_at_once(*seq);
+            return self.nodes[node].called(None, self.now);
         }
         // What `Rollouts::pointer` asks of a shell, and no more: who says where a node is pointed to has read
         // what was stored when the node was heard last. It may be behind what others decided since.

@@ -108,7 +108,7 @@ impl DurableRollouts {
                 Ok(accepted) => {
                     self.unstored.stored();
                     self.count(plane, &answers, &effects);
-                    self.point_members(plane, &commits);
+                    self.point_members(plane, &commits, &effects);
                     return Ok(TakenInputs { answers, accepted });
                 }
                 Err(CommitRolloutsError::Outdated) => self.is_loaded = false,
@@ -151,9 +151,13 @@ impl DurableRollouts {
     }
 
     /// Points those nodes anew of which something was stored: changed members, and all of a rollout that stands
-    /// otherwise than before.
-    fn point_members(&mut self, plane: &ControlPlane, commits: &[RolloutCommit]) {
-        let mut affected = BTreeSet::new();
+    /// otherwise than before; and those that the rollouts name, as they may be members of none any more.
+    fn point_members(&mut self, plane: &ControlPlane, commits: &[RolloutCommit], effects: &[RolloutEffect]) {
+        let woken = effects.iter().filter_map(|effect| match effect {
+            RolloutEffect::Wake(node) => Some(node.clone()),
+            RolloutEffect::Note { .. } => None,
+        });
+        let mut affected: BTreeSet<NodeId> = woken.collect();
         for change in commits.iter().flat_map(|commit| &commit.rollouts) {
             affected.extend(change.members.iter().map(|member| member.node.clone()));
             affected.extend(change.removed.iter().cloned());

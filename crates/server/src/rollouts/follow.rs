@@ -48,7 +48,7 @@ impl RolloutOwner {
             let kind = if head.header.rollout.is_some() { HeadKind::InRollout } else { HeadKind::AtOnce };
             match rollouts.core().follow_head(&key_of(head), kind) {
                 HeadStep::Known => {}
-                HeadStep::End(ends) => inputs.extend(ends),
+                HeadStep::End => inputs.push(RolloutInput::AtOnce { head: key_of(head) }),
                 HeadStep::Begin => {
                     let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
                     inputs.push(RolloutInput::Published(begins(plane, head, nodes).await?));

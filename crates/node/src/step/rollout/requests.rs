@@ -6,7 +6,7 @@ use rollout::{BeginRefusal, Placement};
 
 use super::super::waiting_release::{PreparedWave, RolloutNames};
 use super::super::{Node, ReleaseChange};
-use super::{Acknowledgement, FROZEN_CODE, NOT_BEFORE_CODE, PAUSED_CODE, PINNED_CODE, RejectedDispatch};
+use super::{Acknowledgement, RejectedDispatch};
 use crate::io::NodeEffect;
 use crate::rollout_part::TrialStage;
 
@@ -65,20 +65,18 @@ impl Node {
     ) {
         let ReleaseChange::Waiting(waiting) = &self.change else { return };
         let Some(wave) = &waiting.prepared else { return };
-        let refusal = match self.begin_refusal(wave, now) {
-            Some(BeginRefusal::NotBefore) => Some(NOT_BEFORE_CODE),
-            Some(BeginRefusal::Frozen) => Some(FROZEN_CODE),
-            Some(BeginRefusal::Pinned) => Some(PINNED_CODE),
-            None => self.pause.as_ref().map(|_| PAUSED_CODE),
+        let by_terms = self.begin_refusal(wave, now);
+        let Some(why) = by_terms.or(self.pause.as_ref().map(|_| BeginRefusal::Paused)) else {
+            return self.acknowledge(&dispatch.rollout, until, now, effects);
         };
-        let Some(code) = refusal else { return self.acknowledge(&dispatch.rollout, until, now, effects) };
         self.rollout.acknowledgement = None;
-        let rejected = RejectedDispatch { rollout: dispatch.rollout.clone(), until, code };
+        let rejected = RejectedDispatch { rollout: dispatch.rollout.clone(), until, why };
         if self.rollout.rejected.as_ref() == Some(&rejected) || !self.rollout.answers.may_answer(now) {
             return;
         }
-        let difference = self.clock_difference.filter(|_| code != PAUSED_CODE);
+        let difference = self.clock_difference.filter(|_| why != BeginRefusal::Paused);
         let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
+        let code = why.code();
         effects.push(NodeEffect::Warn(format!("release {} is not begun: {code}{clocks}", dispatch.seq)));
         let event = RolloutEventBody::DispatchReject { code: code.to_owned() };
         effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));

@@ -20,7 +20,7 @@ impl World {
             self.remove(liar);
         }
         for node in &mut self.nodes {
-            node.online = true;
+            (node.online, node.is_paused) = (true, false);
             if let Some(host) = &mut node.host {
                 host.heal();
             }
