@@ -1,6 +1,7 @@
 //! Every test file of this crate in one program, which builds much faster than one each.
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p server --test all FILE::`.
 
+mod a_dispatch_wakes_only_its_node;
 mod a_proxy_opens_nothing_of_its_own;
 mod a_replaced_node_is_out;
 mod a_storm_of_joins_is_paced;

@@ -133,7 +133,8 @@ impl DurableRollouts {
     }
 
     /// Points those nodes anew of which something was stored: changed members, and all of a rollout that stands
-    /// otherwise than before.
+    /// otherwise than before. Of these only the ones that are asked for something else are woken
+    /// ([`PointerChange::Wakes`]): what halts or ends wakes nobody whom that leaves as he is.
     fn point_members(&mut self, plane: &ControlPlane, commits: &[RolloutCommit]) {
         let mut affected = BTreeSet::new();
         for change in commits.iter().flat_map(|commit| &commit.rollouts) {
