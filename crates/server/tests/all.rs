@@ -53,6 +53,7 @@ mod revocations_cut_within_one_poll;
 mod revoked_operators_are_cut_at_once;
 mod rollout_events_take_effect_once;
 mod rollouts_are_counted_as_alerts_ask;
+mod rollouts_are_listed_page_by_page;
 mod rollouts_are_spoken_of_in_the_source_form;
 mod rollouts_reach_nodes_wave_by_wave;
 mod routes;
