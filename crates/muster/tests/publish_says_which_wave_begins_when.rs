@@ -2,10 +2,11 @@
 //! called; a policy that changed is shown by `diff` and published, though no node gets anything else.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use model::exchange::Signed;
 use serde_json::{Value, json};
 use test_support::programs::repo::{Control, app_module, code, fleet_yaml, muster, out, write};
-use trust::Header;
 use trust::rollout_terms::OnFailure;
+use trust::{Header, signed};
 
 const COMMIT: &str = "4f1c2a94f1c2a94f1c2a94f1c2a94f1c2a94f1c2";
 const WAVES: &str = "rollouts:
@@ -73,6 +74,7 @@ async fn in_words_and_as_json() {
     let (_, text) = run(&control, dir.path(), &["publish", "--yes", "--ref", COMMIT]).await;
     assert!(text.contains("published release 2"), "{text}");
     assert!(text.contains("rollout stable@") && !text.contains(COMMIT), "{text}");
+    assert!(text.contains(&by_digest(&control).await), "{text}");
     let second = self::header(&control).await;
     assert_eq!(second.rollout.as_ref().unwrap().on_failure, OnFailure::Rollback);
     assert_eq!(second.fallbacks.iter().map(|fallback| fallback.seq).collect::<Vec<_>>(), [1]);
@@ -83,6 +85,7 @@ async fn in_words_and_as_json() {
     write(dir.path(), &[("modules/app/module.yaml", app_module("another"))]);
     let (_, text) = run(&control, dir.path(), &["publish", "--yes"]).await;
     assert!(text.contains("published release 3"), "{text}");
+    assert!(text.contains(&by_digest(&control).await), "no commit is named: {text}");
     let (_, text) = run(&control, dir.path(), &["release", "rollback", "1", "--yes"]).await;
     let fourth = self::header(&control).await;
     assert_eq!(fourth.seq, 4, "{text}");
@@ -182,8 +185,17 @@ async fn a_day_that_is_past_is_refused() {
     assert!(out(&checked).contains("rollouts.yaml:5:53  E112"), "{}", out(&checked));
 }
 
-async fn header(control: &Control) -> Header {
+async fn signed_header(control: &Control) -> Signed {
     let head =
         control.operator().await.call(&server::api::HEAD, server::api::operation::Empty {}).await.unwrap();
-    serde_json::from_str(&head.headers.values().next().unwrap().payload).unwrap()
+    head.headers.into_values().next().unwrap()
+}
+
+/// What names the newest rollout where no commit does.
+async fn by_digest(control: &Control) -> String {
+    format!("rollout stable@{}", signed::digest(&signed_header(control).await))
+}
+
+async fn header(control: &Control) -> Header {
+    serde_json::from_str(&signed_header(control).await.payload).unwrap()
 }

@@ -1,10 +1,12 @@
 //! ROL-1, OPS-1: with real programs an operator pauses, resumes, approves, skips, aborts and sends back, each takes effect
-//! on nodes that did not begin, and `rollout watch` says by its exit code how it ended.
+//! on nodes that did not begin, `rollout watch` says each change in one line and by its exit code how it ended, and
+//! `rollout list` says why each stands.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use test_support::programs::text;
 use test_support::programs::waves::{WaveFleet, fast};
+use test_support::wait::until_blocking as until;
 
 /// The first host of each wave passes once its file is there.
 const TERMS: &str = "rollouts:
@@ -37,8 +39,10 @@ fn by_each_of_their_words() {
     fleet.until_explained("web-1", "is confirmed");
     fleet.until_explained("web-2", "paused the rollout");
     assert_eq!(fleet.said("web-2"), "first");
-    let watch = fleet.server.begin("watch", &["rollout", "watch", "fast"]);
+    let mut watch = fleet.server.begin("watch", &["rollout", "watch", "fast"]);
+    until("the pause is said", || watch.log().contains(" is paused: ").then_some(()));
     word("resume");
+    until("so is its end", || (watch.log().lines().count() > 1).then_some(()));
     fleet.until_says("web-2", "second");
 
     // The second wave's node is not confirmed, and somebody lets the next one open all the same.
@@ -49,6 +53,14 @@ fn by_each_of_their_words() {
         fleet.mark(name, "/ready", true);
     }
     fleet.until_state("fast", "Terminal");
+    until("watching ends", || (!watch.is_there()).then_some(()));
+    let log = watch.log();
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(lines.iter().all(|line| line.starts_with("rollout fast@")), "each change is one line: {log}");
+    assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "and only a change is said: {log}");
+    let (paused, resumed) = (lines[0], lines[1]);
+    assert!(paused.ends_with(" is paused: operator paused it; 2 pending, 1 confirmed"), "{log}");
+    assert!(resumed.contains(" is under way; "), "{log}");
     let said = watch.out_at_end(0);
     assert!(said.contains("it is through"), "{said}");
     let refused = fleet.server.muster(&["rollout", "rollback", "fast"]);
@@ -101,6 +113,26 @@ fn by_each_of_their_words() {
     fleet.until_state("fast", "Failed");
     fleet.until_explained("web-2", "starts nothing any more");
     fleet.server.begin("watch-halted", &["rollout", "watch", "fast"]).out_at_end(3);
+    is_listed(&fleet);
     word("resume");
     fleet.until_says("web-2", "sixth");
+}
+
+/// Rollouts are listed, the newest first, and each that stands says why.
+fn is_listed(fleet: &WaveFleet) {
+    let list = |more: &[&str]| fleet.server.ok(&[&["rollout", "list"][..], more].concat());
+    let releases = |table: &str| -> Vec<String> {
+        table.lines().skip(1).map(|row| row.split_whitespace().nth(1).unwrap().to_owned()).collect()
+    };
+    let all = list(&[]);
+    let (head, rows) = all.split_once('\n').unwrap();
+    let columns: Vec<&str> = head.split_whitespace().collect();
+    assert_eq!(columns, ["ROLLOUT", "RELEASE", "STATE", "SINCE", "NODES", "WHY"]);
+    assert_eq!(releases(&all), ["6", "5", "4", "3", "2"], "{all}");
+    let (newest, cause) = (rows.lines().next().unwrap(), fleet.rollout("fast")["halt"]["cause"].clone());
+    assert!(newest.contains(" halted ") && newest.contains(" 2 pending"), "{all}");
+    assert!(newest.ends_with(cause.as_str().unwrap()), "{cause} is not in {all}");
+    assert_eq!(releases(&list(&["--limit", "2"])), ["6", "5"]);
+    assert_eq!(releases(&list(&["--channel", "fast"])), releases(&all));
+    assert!(releases(&list(&["--channel", "slow"])).is_empty());
 }

@@ -1,6 +1,7 @@
 //! Every test file of this crate in one program, which builds much faster than one each.
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p server --test all FILE::`.
 
+mod a_dispatch_wakes_only_its_node;
 mod a_proxy_opens_nothing_of_its_own;
 mod a_replaced_node_is_out;
 mod a_storm_of_joins_is_paced;
@@ -52,6 +53,8 @@ mod requests_are_signed;
 mod revocations_cut_within_one_poll;
 mod revoked_operators_are_cut_at_once;
 mod rollout_events_take_effect_once;
+mod rollouts_are_counted_as_alerts_ask;
+mod rollouts_are_listed_page_by_page;
 mod rollouts_are_spoken_of_in_the_source_form;
 mod rollouts_reach_nodes_wave_by_wave;
 mod routes;

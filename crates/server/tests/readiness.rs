@@ -41,6 +41,9 @@ async fn a_head_that_is_not_believed_any_more_makes_check_ins_wait() {
         (Method::GET, blob.as_str()),
         (Method::GET, manifest.as_str()),
         (Method::GET, route::DISPATCH),
+        // One event of a rollout: a body without `frames`.
+        (Method::POST, route::EVENTS),
+        (Method::POST, route::HEARTBEAT),
     ];
     for (method, path) in asked {
         let bytes = if method == Method::POST { body::encode(&quiet()).unwrap() } else { Vec::new() };

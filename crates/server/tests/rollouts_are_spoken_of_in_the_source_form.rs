@@ -1,5 +1,5 @@
 //! ROL-3, ROL-5, ROL-6: the routes of the source document say what a check-in says: dispatch, one event a request,
-//! heartbeat, the signed header byte for byte.
+//! heartbeat, the signed header byte for byte, and of no rollout that is evicted or of another channel.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 use model::rollout::{RolloutId, RolloutTask};
-use rollout::NodeRolloutState;
+use rollout::{MAX_SUPERSEDED, NodeRolloutState, RolloutState};
 use server::api::rollouts::{NodeRolloutView, RolloutView};
 use test_support::fleet::release::{Made, Plan, make, params};
 use test_support::fleet::rollouts::RolloutNode;
 use test_support::fleet::{Fleet, decoded, refused};
-use trust::RolloutTerms;
 use trust::rollout_terms::{GateTerms, WaveMembers, WaveTerms};
+use trust::{RolloutTerms, signed};
 use wire::rollout::{DispatchAnswer, HeartbeatAnswer};
 use wire::{Code, route};
 
@@ -154,4 +154,38 @@ async fn the_signed_header_is_served_byte_for_byte() {
         &node.member.send(node.member.signed(Method::POST, &path, Vec::new())).await,
         Code::MethodNotAllowed,
     );
+}
+
+/// Only its document is left of a rollout that was evicted; and no node reads what is of another channel than its own.
+#[tokio::test]
+async fn what_is_evicted_or_of_another_channel_is_not_served() {
+    let (fleet, node) = holding().await;
+    let mut operator = fleet.operator().await;
+    // The first rollout goes on. Each later one waits for it, and takes the place of the one that waited before.
+    let last = 3 + MAX_SUPERSEDED as u64;
+    let mut releases = Vec::new();
+    for seq in 2..=last {
+        releases.push(release(&fleet, seq));
+        operator.publish(releases.last().unwrap()).await.unwrap();
+    }
+    let [_, oldest, next, ..] = &releases[..] else { panic!() };
+    // The commit is taken by the first one: these are called by the digests of their headers.
+    let id = |made: &Made| format!("stable@{}", signed::digest(&made.header));
+    for made in [oldest, next] {
+        assert_eq!(manifest(&node, &id(made), None).await.body(), made.header.payload.as_bytes());
+    }
+    operator.publish(&release(&fleet, last + 1)).await.unwrap();
+    let evicted: RolloutView = operator.get(&format!("/v1/rollouts/{}", id(oldest))).await.unwrap();
+    assert_eq!(evicted.state, RolloutState::Pruned, "its document is there");
+    refused(&manifest(&node, &id(oldest), None).await, Code::NotFound);
+    assert_eq!(manifest(&node, &id(next), None).await.status(), StatusCode::OK);
+
+    // The node is in another channel from now on.
+    let plan = Plan::new(&fleet.enroll_info().fleet, last + 2).node("web-1", &[params("elsewhere")]);
+    let elsewhere = make(&Plan { channel: "edge".parse().unwrap(), ..plan }, &fleet.release_key());
+    operator.publish(&elsewhere).await.unwrap();
+    for accept in [None, Some("application/octet-stream")] {
+        refused(&manifest(&node, &id(next), accept).await, Code::NotEntitled);
+    }
+    refused(&manifest(&node, &id(oldest), None).await, Code::NotFound);
 }

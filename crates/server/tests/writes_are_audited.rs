@@ -3,14 +3,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::Arc;
+
 use model::Timestamp;
 use serde_json::{Value, json};
 use server::api::operators::{AuditPage, IssuedCredential};
+use server::api::rollouts::RolloutView;
 use server::api::work::TaskView;
 use store::OperatorRole;
 use store::audit::{AuditEntry, AuditHead, AuditVerifier};
+use test_support::fleet::release::{Plan, make, params};
 use test_support::fleet::synced::{manifest, one_managed};
 use test_support::fleet::{Fleet, Operator, refuses};
+use trust::RolloutTerms;
+use trust::rollout_terms::{GateTerms, WaveMembers, WaveTerms};
 use wire::Code;
 
 /// The whole log from the oldest entry on, verified.
@@ -100,6 +106,52 @@ async fn every_write_has_one_entry_with_author_and_request() {
     let change = admin.node("web-1").await.last_change.unwrap();
     assert_eq!((change.by.as_str(), change.operation.as_str()), ("olga", "POST /v1/resyncs"));
     assert_eq!(admin.status().await.channels[0].by.as_deref(), Some("operator"));
+}
+
+/// An order to a rollout says which rollout and what, and one that takes a node out names it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_to_a_rollout_has_its_entry() {
+    let fleet = Fleet::start().await;
+    let mut admin = fleet.operator().await;
+    fleet.node("web-1").await;
+    for seq in [1, 2] {
+        let gate = GateTerms { soak_secs: 0, success: 100 };
+        let wave = WaveTerms { name: "all".to_owned(), members: WaveMembers::Rest, not_before: None, gate };
+        let terms = Arc::new(RolloutTerms { waves: vec![wave], ..RolloutTerms::default() });
+        let plan = Plan::new(&fleet.enroll_info().fleet, seq).node("web-1", &[params(&seq.to_string())]);
+        let plan = Plan { rollout: (seq == 2).then_some(terms), ..plan };
+        admin.publish(&make(&plan, &fleet.release_key())).await.unwrap();
+    }
+    let mut olga = fleet.operator_with("olga", OperatorRole::Operator, None).await;
+    let mut eve = fleet.operator_with("eve", OperatorRole::Viewer, None).await;
+    let before = log(&mut admin).await.len();
+    let paused: RolloutView = olga.post("/v1/rollouts/stable/pause", &json!({})).await.unwrap();
+    assert_eq!(paused.paused.unwrap().by, "olga");
+    refuses(eve.post::<_, Value>("/v1/rollouts/stable/resume", &json!({})).await, Code::RoleRequired);
+    // The signed terms say that what was started stays.
+    refuses(olga.post::<_, Value>("/v1/rollouts/stable/rollback", &json!({})).await, Code::WrongPhase);
+    let _: Value = olga.post("/v1/rollouts/stable/skip", &json!({"node": "web-1"})).await.unwrap();
+
+    let entries = since(&mut admin, before).await;
+    assert!(
+        entries.iter().all(|entry| entry.operation == "POST /v1/rollouts/{rollout}/{turn}"),
+        "{entries:?}"
+    );
+    let what = |turn: &str| Some(format!("rollout {}: {turn}", paused.id));
+    let told: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.by.as_str(), entry.what.clone(), entry.refused.as_deref()))
+        .collect();
+    let expected = [
+        ("olga", what("pause"), None),
+        ("eve", None, Some(Code::RoleRequired.as_str())),
+        ("olga", what("rollback"), Some(Code::WrongPhase.as_str())),
+        ("olga", what("skip"), None),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!((entries[3].nodes.clone(), entries[3].node_count), (vec!["web-1".to_owned()], 1));
+    let change = admin.node("web-1").await.last_change.unwrap();
+    assert_eq!((change.by.as_str(), change.what), ("olga", what("skip")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

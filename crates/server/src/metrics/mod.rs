@@ -32,6 +32,11 @@ fn link_times() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 4.0, 11))
 }
 
+/// What becomes of events of rollouts. Each has its series from the start, as an alert on an increase misses the event
+/// with which a series begins.
+const ROLLOUT_OUTCOMES: [&str; 7] =
+    ["taken", "duplicate", "refused", "replayed", "forged", "unknown-rollout", "unknown-node"];
+
 /// Everything that is counted. Each method is one moment in the program.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -80,7 +85,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("muster");
         let r = &mut registry;
         let link_seconds = Family::new_with_constructor(link_times as fn() -> Histogram);
-        Metrics {
+        let metrics = Metrics {
             links_opened: counted(r, "links_opened", "Links that agents opened, by transport"),
             link_seconds: registered(r, "link_duration_seconds", "How long links lived", link_seconds),
             reconnects: counted(r, "reconnects", "Links that took the place of another"),
@@ -109,7 +114,11 @@ impl Metrics {
             rollouts: counted(r, "rollouts", "Rollouts that are kept, by state"),
             rollout_nodes: counted(r, "rollout_nodes", "Nodes of the channels' current rollouts, by state"),
             registry,
+        };
+        for outcome in ROLLOUT_OUTCOMES {
+            drop(metrics.rollout_events.get_or_create(&[("outcome", outcome)]));
         }
+        metrics
     }
 
     /// A link was opened; `again` when it took the place of another.

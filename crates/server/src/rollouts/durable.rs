@@ -151,7 +151,9 @@ impl DurableRollouts {
     }
 
     /// Points those nodes anew of which something was stored: changed members, and all of a rollout that stands
-    /// otherwise than before; and those that the rollouts name, as they may be members of none any more.
+    /// otherwise than before; and those that the rollouts name, as they may be members of none any more. Of these only the
+    /// ones that are asked for something else are woken ([`PointerChange::Wakes`]): what halts or ends wakes nobody whom
+    /// that leaves as he is.
     fn point_members(&mut self, plane: &ControlPlane, commits: &[RolloutCommit], effects: &[RolloutEffect]) {
         let woken = effects.iter().filter_map(|effect| match effect {
             RolloutEffect::Wake(node) => Some(node.clone()),

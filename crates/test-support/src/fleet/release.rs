@@ -17,7 +17,7 @@ use wire::Problem;
 
 use super::{Operator, now};
 
-/// The channel of every node.
+/// The channel of every node, where a plan names no other.
 pub const CHANNEL: &str = "stable";
 
 /// Objects with their contents.
@@ -27,6 +27,8 @@ pub type Objects = Vec<(ObjectKey, Vec<u8>)>;
 #[derive(Clone)]
 pub struct Plan {
     pub fleet: FleetId,
+    /// The channel of all of its nodes.
+    pub channel: Channel,
     pub seq: u64,
     pub expected_head: Option<u64>,
     pub created: Timestamp,
@@ -47,6 +49,7 @@ impl Plan {
     pub fn new(fleet: &FleetId, seq: u64) -> Plan {
         Plan {
             fleet: fleet.clone(),
+            channel: CHANNEL.parse().unwrap(),
             seq,
             expected_head: seq.checked_sub(1).filter(|head| *head > 0),
             created: now(),
@@ -105,7 +108,7 @@ impl Made {
 
 /// Makes and signs a release.
 pub fn make(plan: &Plan, key: &SigningKey) -> Made {
-    let channel: Channel = CHANNEL.parse().unwrap();
+    let channel = &plan.channel;
     let (mut contents, mut chunks) = (plan.blobs.clone(), Vec::new());
     let mut set_of = |objects: &[(ObjectKey, Vec<u8>)]| {
         let set = ObjectSet::of(objects.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))));
@@ -150,7 +153,7 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
         nodes: sets.len(),
         ..ReleaseSummary::default()
     };
-    let headers = BTreeMap::from([(channel, header.clone())]);
+    let headers = BTreeMap::from([(channel.clone(), header.clone())]);
     let commit = Commit { headers, expected_head: plan.expected_head, summary };
     Made { sets, selection, header, contents, chunks, commit }
 }
