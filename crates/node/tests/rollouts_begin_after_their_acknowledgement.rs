@@ -203,11 +203,9 @@ fn a_delivery_over_a_stream_counts() {
 fn a_host_that_holds_nothing_waits_for_its_wave_on_the_release_of_before() {
     let (before, next) = (in_waves(2, &["a"], OnFailure::Halt), in_waves(3, &["b"], OnFailure::Halt));
     let other = Release::new(1, START, &["x"]);
-    for (holds, groups, adopts) in [
-        (None, ["canary"], true),
-        (None, ["web"], false),
-        (Some(&other), ["canary"], false),
-    ] {
+    for (holds, groups, adopts) in
+        [(None, ["canary"], true), (None, ["web"], false), (Some(&other), ["canary"], false)]
+    {
         let mut bench = holds.map_or_else(Bench::new, Bench::holding);
         for turn in 0..3 {
             let held = bench.node.adoption().map(|held| held.set());
@@ -218,7 +216,10 @@ fn a_host_that_holds_nothing_waits_for_its_wave_on_the_release_of_before() {
             let effects = bench.give(of_groups(&groups));
             let adopted = adoption_of(&effects).map(|adoption| adoption.seq);
             assert_eq!(adopted, adopts.then_some(2), "{groups:?} {turn}");
-            assert!(!effects.contains(&NodeEffect::CollectTraits), "nothing is to be said at once: {groups:?}");
+            assert!(
+                !effects.contains(&NodeEffect::CollectTraits),
+                "nothing is to be said at once: {groups:?}"
+            );
             assert!(bench.wait().unwrap() > Duration::from_secs(1), "nor a second later: {groups:?} {turn}");
             if adopts {
                 break;

@@ -128,8 +128,7 @@ fn too_many_store_paths_are_refused() {
         (from..from + count).map(|number| format!("/nix/store/{number:032}-p ")).collect()
     };
     let naming = |module: &str, vars: &str| {
-        let entry =
-            format!("nodes:\n  - match: [a.t]\n    roles: [app]\n    vars: {{app.x: \"{vars}\"}}\n");
+        let entry = format!("nodes:\n  - match: [a.t]\n    roles: [app]\n    vars: {{app.x: \"{vars}\"}}\n");
         with(fleet_with(&format!("  x: \"{module}\"\n")), [("nodes.yaml", &*entry)])
     };
     let half = MAX_SET_PATHS / 2;

@@ -108,7 +108,6 @@ impl Rollouts {
         }
         in_use
     }
-
 }
 
 impl RolloutDocument {

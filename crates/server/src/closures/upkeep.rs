@@ -219,9 +219,9 @@ mod tests {
         let shelf = ClosureShelf::new(dir.path());
         let parts = [info(0, &[]), info(1, &[0]), info(2, &[0])];
         parts.iter().for_each(|part| put(&shelf, part));
-        let (below, top) = (&parts[0], &parts[1].0.path);
+        let (below, top) = (&parts[0], BTreeSet::from([parts[1].0.path.clone()]));
         let asked = AskedPart::Nar(below.0.nar_hash);
-        assert!(shelf.has(top, &asked).unwrap());
+        assert!(shelf.has(&top, &asked).unwrap());
         let (file, length) = shelf.nar(&below.0.nar_hash).unwrap().unwrap();
         let mut bytes = std::fs::read(&file).unwrap();
         bytes[1234] ^= 1;
@@ -231,14 +231,14 @@ mod tests {
         assert_eq!(gone, std::slice::from_ref(&below.0.path));
         assert_eq!(shelf.nar(&below.0.nar_hash).unwrap(), None);
         assert_eq!(shelf.info(below.0.path.hash()).unwrap(), None);
-        assert!(!shelf.has(top, &asked).unwrap(), "nobody is promised what is not here");
+        assert!(!shelf.has(&top, &asked).unwrap(), "nobody is promised what is not here");
         let left = std::fs::read_dir(dir.path().join("closures/corrupt")).unwrap().count();
         assert_eq!(left, 0, "its bytes take no room");
         assert!(matches!(shelf.put(&parts[1].0, 0, &[]), Err(super::super::PutPathError::Lacking { .. })));
         assert_eq!(shelf.put(&below.0, 0, &below.1).unwrap(), PathProgress::Whole);
         assert_eq!(shelf.put(&parts[1].0, 0, &[]).unwrap(), PathProgress::Whole);
         assert!(
-            shelf.has(top, &asked).unwrap() && shelf.nar(&below.0.nar_hash).unwrap().unwrap().1 == length
+            shelf.has(&top, &asked).unwrap() && shelf.nar(&below.0.nar_hash).unwrap().unwrap().1 == length
         );
         assert!((0..10).flat_map(|_| shelf.scrub(1).unwrap()).next().is_none(), "all is well");
     }
