@@ -33,9 +33,6 @@ impl Rollouts {
         for (key, rollout) in &self.rollouts {
             let over = rollout.timers.iter().take_while(|(at, _)| *at <= now);
             due.extend(over.map(|(_, node)| (key.clone(), *node)));
-            if rollout.state() == RolloutState::Superseded && rollout.document.since.plus(RETENTION) <= now {
-                self.touched.insert(key.clone());
-            }
             let may_open = rollout.state().starts_nodes()
                 && rollout.document.opened.len() < rollout.rules.waves()
                 && self.wave_wait(rollout).is_none();

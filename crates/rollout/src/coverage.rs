@@ -166,19 +166,21 @@ pub(crate) struct EdgeOrder {
 }
 
 impl EdgeOrder {
-    /// A member comes; whether what is void changed.
-    pub(crate) fn add(&mut self, placement: &Placement) -> bool {
+    /// A member comes.
+    pub(crate) fn add(&mut self, placement: &Placement) {
         let mut is_new = false;
         for pair in pairs(placement) {
             let count = self.counts.entry(pair).or_insert(0);
             *count += 1;
             is_new |= *count == 1;
         }
-        is_new && self.recompute()
+        if is_new {
+            self.recompute();
+        }
     }
 
-    /// A member goes; whether what is void changed.
-    pub(crate) fn remove(&mut self, placement: &Placement) -> bool {
+    /// A member goes.
+    pub(crate) fn remove(&mut self, placement: &Placement) {
         let mut is_over = false;
         for pair in pairs(placement) {
             if let Some(count) = self.counts.get_mut(&pair) {
@@ -189,7 +191,9 @@ impl EdgeOrder {
                 }
             }
         }
-        is_over && self.recompute()
+        if is_over {
+            self.recompute();
+        }
     }
 
     /// A bit for each edge on a circle.
@@ -197,7 +201,7 @@ impl EdgeOrder {
         self.void
     }
 
-    fn recompute(&mut self) -> bool {
+    fn recompute(&mut self) {
         // Which edges an edge leads to, over any number of steps.
         let mut reach = [0u32; 32];
         for (i, j) in self.counts.keys() {
@@ -210,11 +214,8 @@ impl EdgeOrder {
                 }
             }
         }
-        let void =
+        self.void =
             (0..32).filter(|edge| reach[*edge] & (1 << edge) != 0).fold(0, |mask, edge| mask | 1 << edge);
-        let changed = void != self.void;
-        self.void = void;
-        changed
     }
 }
 

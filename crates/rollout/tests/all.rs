@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::disallowed_methods)]
 
+mod a_node_is_on_its_way_in_one_rollout;
 mod confirmed_nodes_stay_once_it_was_through;
 mod contacts_are_spread;
+mod events_go_with_the_state_of_their_node;
 mod events_take_effect_once;
 mod model;
 mod nodes_are_placed_by_the_terms;
@@ -15,5 +17,6 @@ mod rollouts_keep_their_promises;
 mod stored_forms_are_kept;
 mod superseded_rollouts_are_bounded;
 mod superseded_rollouts_go_after_their_time;
+mod time_is_kept_to_the_second;
 mod transitions_are_those_of_the_table;
 mod waiting_has_a_cause;

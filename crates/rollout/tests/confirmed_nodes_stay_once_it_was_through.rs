@@ -180,6 +180,7 @@ fn a_rollback_before_it_was_through_sends_back_who_is_confirmed() {
     assert!(world.is_asked("a"));
     let pointer = world.rollouts.pointer(&node_id("a")).unwrap();
     assert_eq!((pointer.release, pointer.dispatch.ended), (Some(40), false));
+    assert_eq!(world.member("b").goal, MemberGoal::Target, "it did not begin");
 }
 
 #[test]

@@ -227,3 +227,59 @@ fn an_edge_against_the_order_of_waves_is_named() {
     assert_eq!(found.len(), 1);
     assert!(found[0].contains("is in a later wave"), "{found:?}");
 }
+
+/// Edges of which each leads to the next hold nobody where the last leads to the first, over any number of them.
+#[test]
+fn a_circle_is_seen_over_any_number_of_edges() {
+    let chain = vec![edge("tier=a", "tier=b"), edge("tier=b", "tier=c"), edge("tier=c", "tier=d")];
+    let closed: Vec<NodeEdge> = chain.iter().cloned().chain([edge("tier=d", "tier=a")]).collect();
+    let nodes: &[(u32, &[(&str, &str)])] =
+        &[(1, &[("tier", "a")]), (2, &[("tier", "b")]), (3, &[("tier", "c")]), (4, &[("tier", "d")])];
+    assert_eq!(mistakes(RolloutTerms { edges: chain, ..seeded() }, nodes), [] as [&str; 0]);
+    let found = mistakes(RolloutTerms { edges: closed, ..seeded() }, nodes);
+    assert_eq!(
+        found,
+        [
+            "the edges `tier=a` before `tier=b`, `tier=b` before `tier=c`, `tier=c` before `tier=d`, `tier=d` before \
+             `tier=a` close a cycle over the nodes that they take, so they hold nobody"
+        ]
+    );
+}
+
+/// A node may close two circles at once.
+#[test]
+fn a_node_closes_every_circle_that_it_is_in() {
+    let edges = vec![edge("tier=a", "tier=b"), edge("tier=b", "tier=a"), edge("tier=b", "ring=1")];
+    let nodes: &[(u32, &[(&str, &str)])] = &[(1, &[("tier", "a"), ("ring", "1")]), (2, &[("tier", "b")])];
+    for nodes in [nodes.to_vec(), nodes.iter().rev().copied().collect()] {
+        let found = mistakes(RolloutTerms { edges: edges.clone(), ..seeded() }, &nodes);
+        let named = "`tier=a` before `tier=b`, `tier=b` before `tier=a`, `tier=b` before `ring=1`";
+        let why = "close a cycle over the nodes that they take, so they hold nobody";
+        assert_eq!(found, [format!("the edges {named} {why}")]);
+    }
+}
+
+#[test]
+fn places_that_were_counted_are_counted_once() {
+    let terms = RolloutTerms {
+        waves: vec![wave("web", WaveMembers::Where(selector("tier=web")), 0, 100)],
+        budgets: vec![budget("tier=web", None, Some(1))],
+        edges: vec![edge("tier=web", "tier=web")],
+        ..seeded()
+    };
+    let rules = rules(terms);
+    let some = rules.may_place(&Pattern::parse("web-*").unwrap(), &declared(&[("tier", "web")]));
+    let mut twice = some.clone();
+    twice.add(&some);
+    assert_eq!(twice, some);
+}
+
+/// A wave of ten percent takes the draws below a thousand.
+#[test]
+fn a_draw_at_the_bound_is_not_in_the_wave() {
+    let waves = vec![wave("tenth", WaveMembers::Percent(10), 0, 100)];
+    let rules = rules(RolloutTerms { waves, ..seeded() });
+    let drawn = |number: u16| (0..).map(host).find(|host| draw("r41", host) == number).unwrap();
+    let wave_of = |number: u16| rules.place(&drawn(number), &declared(&[])).wave;
+    assert_eq!((wave_of(999), wave_of(1000)), (0, 1));
+}

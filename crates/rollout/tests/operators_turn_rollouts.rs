@@ -1,12 +1,17 @@
 //! ROL-1: what operators say takes effect or is refused in the words that `show` uses, and what is refused changes
 //! nothing.
 
-use rollout::{CommandRefusal, EventAnswer, RolloutAnswer, RolloutCommand, RolloutState};
+use ::model::rollout::RolloutTask;
+use ::model::status::Contact;
+use rollout::{
+    CommandRefusal, EventAnswer, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutInput, RolloutKey,
+    RolloutState,
+};
 use trust::RolloutTerms;
-use trust::rollout_terms::WaveMembers;
+use trust::rollout_terms::{OnFailure, WaveMembers};
 
-use crate::model::driven::{Driven, Labels};
-use crate::model::terms::wave;
+use crate::model::driven::{Driven, Labels, joining, node_id, release};
+use crate::model::terms::{selector, wave};
 
 const WEB: Labels<'static> = &[("tier", "web")];
 
@@ -68,4 +73,101 @@ fn a_resume_ends_a_pause_and_a_halt_at_once() {
         wanted: "is paused or halted, and does not go back",
     });
     assert_eq!(world.command(RolloutCommand::Resume), RolloutAnswer::Command(refused));
+}
+
+/// `a` goes before `b`.
+fn one_by_one() -> RolloutTerms {
+    let first = WaveMembers::Where(selector("a"));
+    let waves = vec![wave("first", first, 60, 100), wave("rest", WaveMembers::Rest, 60, 100)];
+    RolloutTerms { waves, on_failure: OnFailure::Rollback, ..RolloutTerms::default() }
+}
+
+fn notes(world: &Driven) -> Vec<String> {
+    let note = |effect: &RolloutEffect| match effect {
+        RolloutEffect::Note { note, .. } => Some(note.to_string()),
+        RolloutEffect::Wake(_) => None,
+    };
+    world.effects.iter().filter_map(note).collect()
+}
+
+#[test]
+fn an_approval_opens_the_next_wave_and_is_kept_once() {
+    let mut world = Driven::new(one_by_one(), &[("a", WEB), ("b", WEB)]);
+    world.activate("a");
+    world.command(RolloutCommand::Pause);
+    let approved = |world: &mut Driven| {
+        assert_eq!(world.command(RolloutCommand::Approve), RolloutAnswer::Command(Ok(())));
+        let document = world.rollouts.document(&world.key).unwrap();
+        document.approvals.iter().map(|approval| approval.wave).collect::<Vec<_>>()
+    };
+    assert_eq!((approved(&mut world), approved(&mut world)), (vec![Some(0)], vec![Some(0)]));
+    assert!(!world.is_asked("b"), "it is paused");
+    world.command(RolloutCommand::Resume);
+    let opened = "wave rest opened: ada passed the gate of the wave before";
+    assert_eq!(notes(&world), ["ada: resume", opened, "b is asked to be on release 41"]);
+    assert_eq!(approved(&mut world), [Some(0), Some(1)]);
+    assert_eq!(world.state(), RolloutState::Terminal, "there is none after it");
+}
+
+#[test]
+fn a_gate_that_passed_is_not_said_to_be_approved() {
+    let mut world = Driven::new(one_by_one(), &[("a", WEB), ("b", WEB)]);
+    world.activate("a");
+    world.pass("a");
+    world.command(RolloutCommand::Pause);
+    world.wait(60);
+    assert_eq!(world.converged("a", 60), EventAnswer::Accepted);
+    world.command(RolloutCommand::Approve);
+    world.command(RolloutCommand::Resume);
+    let opened = "wave rest opened: of the wave before 1 are confirmed, 0 failed, 0 are";
+    assert!(notes(&world).iter().any(|note| note.starts_with(opened)), "{:?}", notes(&world));
+}
+
+#[test]
+fn who_is_taken_out_holds_up_nobody() {
+    let mut world = Driven::new(one_by_one(), &[("a", WEB), ("b", WEB)]);
+    assert_eq!(world.command(RolloutCommand::Skip(node_id("a"))), RolloutAnswer::Command(Ok(())));
+    assert!(!world.is_asked("a") && world.is_asked("b"));
+    assert!(world.why("a").ends_with("ada took it out of the rollout"), "{}", world.why("a"));
+    let unknown = CommandRefusal::UnknownNode(node_id("z"));
+    assert_eq!(world.command(RolloutCommand::Skip(node_id("z"))), RolloutAnswer::Command(Err(unknown)));
+}
+
+#[test]
+fn one_that_waits_is_aborted_and_never_begins() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    let channel = world.key.channel.clone();
+    let new = release(&channel, 42, all_at_once(), vec![joining("a", WEB, Some(40))]);
+    assert_eq!(world.publish(new), Ok(()));
+    let rollout = RolloutKey { channel, seq: 42 };
+    let order = |command| RolloutInput::Command { rollout: rollout.clone(), by: "ada".to_owned(), command };
+    let wrong = CommandRefusal::OtherState { state: RolloutState::Opening, wanted: "began" };
+    assert_eq!(world.give(order(RolloutCommand::Rollback)), RolloutAnswer::Command(Err(wrong)));
+    assert_eq!(world.give(order(RolloutCommand::Abort)), RolloutAnswer::Command(Ok(())));
+    assert_eq!(world.rollouts.document(&rollout).unwrap().state, RolloutState::Superseded);
+    assert_eq!(world.rollouts.members(&rollout).count(), 0);
+    assert!(world.is_asked("a"), "the one that runs goes on");
+    assert!(world.rollouts.rules(&rollout).is_some());
+}
+
+/// A rollout that was aborted keeps what began; called back later, that goes back, but for who is offline.
+#[test]
+fn one_that_was_aborted_is_called_back() {
+    let mut world = Driven::new(one_by_one(), &[("a", WEB), ("b", WEB)]);
+    world.activate("a");
+    world.pass("a");
+    world.wait(60);
+    assert_eq!(world.converged("a", 60), EventAnswer::Accepted);
+    world.activate("b");
+    assert_eq!(world.command(RolloutCommand::Abort), RolloutAnswer::Command(Ok(())));
+    world.contact("a", Contact::Offline);
+    assert!(!world.is_asked("a"));
+    assert_eq!(world.command(RolloutCommand::Rollback), RolloutAnswer::Command(Ok(())));
+    assert_eq!(world.state(), RolloutState::Failed);
+    let task = |world: &Driven| world.rollouts.pointer(&node_id("b")).unwrap().dispatch.task;
+    assert_eq!(task(&world), RolloutTask::GoBack);
+    assert_eq!(world.back("b"), EventAnswer::Accepted);
+    assert_eq!((task(&world), world.state()), (RolloutTask::Hold, RolloutState::Reverted));
+    world.contact("a", Contact::Online);
+    assert!(world.is_asked("a"), "it is asked once it is there");
 }

@@ -167,6 +167,77 @@ fn edges_pins_freezes_and_times_are_named() {
     assert!(world.is_asked("pinned"), "a pin ends");
 }
 
+/// What holds others back is not the cause of one that waits for something else, nor of one that has nothing yet.
+#[test]
+fn an_edge_holds_those_alone_whom_it_names() {
+    let mut terms = all_at_once();
+    terms.edges = vec![
+        NodeEdge { before: selector("tier=mail"), after: selector("tier=news") },
+        NodeEdge { before: selector("tier=db"), after: selector("tier=web") },
+    ];
+    terms.budgets = vec![budget("ring=2", None, Some(1))];
+    let (two, db): (Labels<'static>, Labels<'static>) = (&[("ring", "2")], &[("tier", "db"), ("ring", "2")]);
+    let mut world = Driven::new(terms, &[("db", db), ("web", WEB), ("two", two)]);
+    assert!(world.is_asked("db"));
+    assert!(world.why("web").ends_with("1 nodes of `tier=db` go before it"), "{}", world.why("web"));
+    let why = world.why("two");
+    assert!(why.ends_with("of `ring=2` 1 nodes are in flight, and at most 1 may be"), "{why}");
+    let channel = world.key.channel.clone();
+    world.give(RolloutInput::Joined { channel, node: joining("new", WEB, None) });
+    world.contact("new", Contact::Online);
+    assert!(world.is_asked("new"), "it has nothing that could break");
+}
+
+/// A circle holds nobody while somebody closes it.
+#[test]
+fn a_circle_of_edges_ends_with_the_last_who_closes_it() {
+    let mut terms = all_at_once();
+    let edge = |before: &str, after: &str| NodeEdge { before: selector(before), after: selector(after) };
+    terms.edges = vec![edge("tier=db", "tier=web"), edge("ring=0", "tier=db")];
+    let (db, web): (Labels<'static>, Labels<'static>) = (&[("tier", "db")], &[("tier", "web")]);
+    let both: Labels<'static> = &[("tier", "web"), ("ring", "0")];
+    for (removed, is_asked) in [(0, true), (1, true), (2, false)] {
+        let mut world = Driven::new(terms.clone(), &[]);
+        let channel = world.key.channel.clone();
+        for (name, labels) in [("db", db), ("web", web), ("both1", both), ("both2", both)] {
+            let node = joining(name, labels, Some(40));
+            world.give(RolloutInput::Joined { channel: channel.clone(), node });
+        }
+        for name in ["both1", "both2"].into_iter().take(removed) {
+            world.give(RolloutInput::Removed { channel: channel.clone(), node: node_id(name) });
+        }
+        world.contact("web", Contact::Online);
+        assert_eq!(world.is_asked("web"), is_asked, "without {removed}: {}", world.why("web"));
+    }
+}
+
+#[test]
+fn a_pin_without_a_reason_has_none() {
+    let until = ::model::Timestamp::from_secs(1_800_086_400);
+    let pins = vec![PinTerms { nodes: vec!["a".parse().unwrap()], until, reason: String::new() }];
+    let world = Driven::new(RolloutTerms { pins, ..all_at_once() }, &[("a", WEB)]);
+    assert!(world.why("a").ends_with("it is pinned until 2027-01-16T08:00:00Z"), "{}", world.why("a"));
+}
+
+/// A channel is not through for others while nodes of it wait for their boot.
+#[test]
+fn who_waits_for_its_boot_holds_the_channel_that_goes_after() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    world.say("a", RolloutEventBody::DispatchAck);
+    world.say("a", RolloutEventBody::ActivationDeferred { component: "kernel".to_owned() });
+    assert_eq!(world.state(), RolloutState::Terminal);
+    let late: Channel = "late".parse().unwrap();
+    let terms = RolloutTerms { after: vec![world.key.channel.clone()], ..all_at_once() };
+    assert_eq!(world.publish(release(&late, 41, terms, vec![joining("b", WEB, Some(40))])), Ok(()));
+    world.contact("b", Contact::Online);
+    assert!(world.why("b").ends_with("channel stable goes first, and its newest rollout is not through"));
+    world.say("a", RolloutEventBody::ActivationComplete { release: 41, boot: "boot-1".to_owned() });
+    world.pass("a");
+    world.wait(60);
+    assert_eq!(world.converged("a", 60), EventAnswer::Accepted);
+    assert!(world.why("b").contains("was asked"), "{}", world.why("b"));
+}
+
 #[test]
 fn nothing_starts_in_a_freeze_or_before_its_time() {
     let mut terms = canary_first();
