@@ -9,7 +9,9 @@ use trust::RolloutTerms;
 use trust::rollout_terms::WaveMembers;
 
 use crate::id::RolloutKey;
+use crate::record::RolloutDocument;
 use crate::rollouts::Rollouts;
+use crate::state::RolloutState;
 
 /// What the release that a channel points to is for rollouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
