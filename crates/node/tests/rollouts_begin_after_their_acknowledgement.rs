@@ -15,7 +15,7 @@ use model::log::Cursor;
 use model::policy::Policy;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
 use model::window::DeclaredWindow;
-use model::{Pause, Timestamp};
+use model::{Digest, Pause, Timestamp};
 use node::{
     ActivationRequest, CheckInWay, HeldSettings, NodeEffect, NodeInput, PreparedRelease, Restored,
     ReturnedRelease, TrialStage,
