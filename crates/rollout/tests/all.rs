@@ -14,6 +14,7 @@ mod probes_are_of_the_declared_nodes;
 mod rollouts_end;
 mod rollouts_follow_the_heads;
 mod rollouts_keep_their_promises;
+mod slots_are_counted_where_nodes_are;
 mod stored_forms_are_kept;
 mod superseded_rollouts_are_bounded;
 mod superseded_rollouts_go_after_their_time;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::model::share::Share;
 use ::model::{Digest, Hostname, Timestamp};
 use lang::Pattern;
-use rollout::{Coverage, CoverageMistake, DRAWS, Placement, PossiblePlaces, RolloutRules, draw};
+use rollout::{Coverage, CoverageMistake, DRAWS, Placement, PossiblePlaces, RolloutRules, draw, takes};
 use trust::RolloutTerms;
 use trust::rollout_terms::{NodeEdge, WaveMembers};
 
@@ -42,6 +42,14 @@ fn the_first_wave_that_takes_a_node_is_its_wave_and_the_rest_has_one() {
     assert_eq!(placed(3, &[("ring", "1")]), 2);
     assert_eq!(placed(3, &[]), 2, "a label that a node lacks reads as an empty text");
     assert_eq!((rules.waves(), rules.wave_name(2)), (3, "rest"));
+}
+
+#[test]
+fn a_node_without_labels_lacks_them_all() {
+    let groups = lang::Value::Map([("groups".to_owned(), lang::Value::from(vec!["all"]))].into());
+    assert!(takes(&selector("*, !tier=web"), &host(1), &groups));
+    assert!(takes(&selector("where:\"tier\" not in labels"), &host(1), &groups));
+    assert!(!takes(&selector("tier=web"), &host(1), &groups));
 }
 
 #[test]
@@ -246,6 +254,18 @@ fn a_circle_is_seen_over_any_number_of_edges() {
     );
 }
 
+/// Also where a shorter way leads there.
+#[test]
+fn a_circle_is_seen_beside_a_shorter_one() {
+    let edges = vec![edge("tier=a", "tier=b"), edge("tier=b", "tier=c"), edge("ring=9", "tier=a")];
+    let ringed: [&[(&str, &str)]; 2] = [&[("tier", "b"), ("ring", "9")], &[("tier", "c"), ("ring", "9")]];
+    let nodes: &[(u32, &[(&str, &str)])] = &[(1, &[("tier", "a")]), (2, ringed[0]), (3, ringed[1])];
+    let named = "`tier=a` before `tier=b`, `tier=b` before `tier=c`, `ring=9` before `tier=a`";
+    let why = "close a cycle over the nodes that they take, so they hold nobody";
+    let found = mistakes(RolloutTerms { edges, ..seeded() }, nodes);
+    assert_eq!(found, [format!("the edges {named} {why}")]);
+}
+
 /// A node may close two circles at once.
 #[test]
 fn a_node_closes_every_circle_that_it_is_in() {
@@ -279,7 +299,7 @@ fn places_that_were_counted_are_counted_once() {
 fn a_draw_at_the_bound_is_not_in_the_wave() {
     let waves = vec![wave("tenth", WaveMembers::Percent(10), 0, 100)];
     let rules = rules(RolloutTerms { waves, ..seeded() });
-    let drawn = |number: u16| (0..).map(host).find(|host| draw("r41", host) == number).unwrap();
+    let drawn = |number: u16| (0..1_000_000).map(host).find(|host| draw("r41", host) == number).unwrap();
     let wave_of = |number: u16| rules.place(&drawn(number), &declared(&[])).wave;
     assert_eq!((wave_of(999), wave_of(1000)), (0, 1));
 }

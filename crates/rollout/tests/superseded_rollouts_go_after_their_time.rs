@@ -91,6 +91,8 @@ fn it_stays_while_a_node_is_on_its_way_in_it() {
     world.now = world.now.plus(RETENTION);
     assert_eq!(tick(&mut world).commit, None);
     assert_eq!(world.rollouts.next_deadline(), None, "time alone does not end it");
+    world.contact("a", Contact::Unreachable);
+    assert_eq!(state(&world, &channel, 41), Some(RolloutState::Superseded), "nor does what is heard of it");
     world.back("a");
     assert_eq!(state(&world, &channel, 41), None, "it goes with the node");
 }

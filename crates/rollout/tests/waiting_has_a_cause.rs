@@ -327,6 +327,42 @@ fn a_channel_waits_for_one_that_was_halted() {
     assert!(world.why("c").contains("was asked"), "{}", world.why("c"));
 }
 
+/// One after the other, and nobody where they would wait for one another.
+#[test]
+fn channels_go_one_after_the_other_and_circles_hold_nobody() {
+    let after = |channel: &str| RolloutTerms { after: vec![channel.parse().unwrap()], ..all_at_once() };
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    for (channel, before, node) in [("mid", "stable", "m"), ("late", "mid", "l")] {
+        let nodes = vec![joining(node, WEB, Some(40))];
+        assert_eq!(world.publish(release(&channel.parse().unwrap(), 41, after(before), nodes)), Ok(()));
+        world.contact(node, Contact::Online);
+        let waits = format!("channel {before} goes first, and its newest rollout is not through");
+        assert!(world.why(node).ends_with(&waits), "{}", world.why(node));
+    }
+    // The next release of the first one would wait for the last.
+    let stable = world.key.channel.clone();
+    let nodes = vec![joining("a", WEB, Some(40))];
+    assert_eq!(world.publish(release(&stable, 42, after("late"), nodes)), Ok(()));
+    assert!(world.is_asked("a"), "what runs goes on");
+    assert!(world.why("l").contains("was asked"), "{}", world.why("l"));
+    assert!(world.why("m").ends_with("channel stable goes first, and its newest rollout is not through"));
+}
+
+/// Nobody is waited for who did not begin.
+#[test]
+fn who_refused_for_good_is_back_at_once() {
+    let mut world =
+        Driven::new(RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() }, &[("a", WEB)]);
+    for attempt in 0..5 {
+        let code = "proof".to_owned();
+        assert_eq!(world.say("a", RolloutEventBody::DispatchReject { code }), EventAnswer::Accepted);
+        if attempt < 4 {
+            world.wait(60 << attempt);
+        }
+    }
+    assert_eq!(world.state(), RolloutState::Reverted, "{}", world.why("a"));
+}
+
 #[test]
 fn two_rollouts_share_a_budget() {
     let shared = || RolloutTerms { budgets: vec![budget("*", None, Some(1))], ..all_at_once() };
