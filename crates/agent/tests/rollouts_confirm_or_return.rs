@@ -261,7 +261,10 @@ async fn what_a_probe_s_command_prints_stays_in_the_journal() {
     let why = "the probe motd failed: it exits with 7";
     assert_eq!(failed(&victim).as_deref(), Some(why));
     until("its status says so", async || {
-        victim.status()["activation"]["text"].as_str().is_some_and(|text| text.contains(why)).then_some(())
+        victim.status()["daemon"]["activation"]["text"]
+            .as_str()
+            .is_some_and(|text| text.contains(why))
+            .then_some(())
     })
     .await;
     let told = format!("{:?}", victim.control.stage.play().facts);
