@@ -295,8 +295,7 @@ fn no_wave_begins_before_its_signed_time() {
     }
 }
 
-/// ROL-1: whether it is in a percent wave the node finds itself, by the draw of docs/protocol.md, whatever wave the control
-/// plane names: it begins in the wave of 25 % and not in that of 24 %.
+/// ROL-1: whether a percent wave takes it a node finds itself (docs/protocol.md), whatever wave the control plane names.
 #[test]
 fn no_percent_wave_takes_a_node_that_it_does_not_draw() {
     let held = Release::new(1, START, &["a"]);
