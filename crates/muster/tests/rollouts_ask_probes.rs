@@ -168,7 +168,7 @@ fn over_tcp() {
     fleet.publish("third");
     let view = fleet.until_state("fast", "Reverted");
     fleet.until_says("web-1", "second");
-    fleet.until_explained("web-1", "the probe port went on failing");
+    fleet.until_explained("web-1", &format!("the probe port failed: {address}: "));
     let log = fleet.agents[0].log();
     assert!(log.contains(&format!("a probe: {address}: ")), "{log}");
     assert_eq!(fleet.said("web-2"), "second", "{view:#}");
