@@ -149,7 +149,7 @@ fn service_and_program(waves: &mut BootedWaves) {
 
     waves.declare("2s", UNITS_ARE_UP);
     let rollout = waves.publish(&(hello("no cron") + "  - service: cron\n    state: stopped\n"));
-    waves.assert_undone("a unit stopped, and one that is nowhere", &rollout, "went on failing");
+    waves.assert_undone("a unit stopped, and one that is nowhere", &rollout, " failed: ");
     assert_eq!(waves.canary().sh("systemctl is-active cron"), "active\n");
     let journal = waves.canary().sh("journalctl --no-pager --unit muster-agent");
     for said in ["a probe: cron.service is inactive (dead)", "a probe: there is no unit nowhere.timer"] {
