@@ -248,7 +248,7 @@ fn a_refusal_doubles_the_wait() {
     let terms = RolloutTerms { budgets: vec![budget("*", Some(Share::Count(1)), None)], ..terms() };
     let mut world = Driven::new(terms, &[("a", &[])]);
     for doubled in 0..5 {
-        let code = "frozen".to_owned();
+        let code = "proof".to_owned();
         assert_eq!(world.say("a", RolloutEventBody::DispatchReject { code }), EventAnswer::Accepted);
         let member = world.member("a");
         if doubled < 4 {

@@ -8,8 +8,8 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    EventAnswer, JoiningNode, MemberRecord, NewRollout, NextCall, RolloutAnswer, RolloutCommand,
-    RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState,
+    EventAnswer, HeadKind, HeadStep, JoiningNode, MemberRecord, NewRollout, NextCall, RolloutAnswer,
+    RolloutCommand, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::OnFailure;
@@ -173,7 +173,12 @@ impl World {
         self.at_once.insert(channel.clone(), head.seq);
         self.newest.insert(channel.clone(), head.seq);
         let plane = self.rng.below(self.planes.len() as u64) as usize;
-        self.give(plane, RolloutInput::AtOnce { head });
+        self.give(plane, RolloutInput::AtOnce { head: head.clone() });
+        // One that was behind ends what it did not know once it has read it, as a control plane does at each load of the heads.
+        self.planes[plane].follow(&self.database);
+        if matches!(self.planes[plane].rollouts.follow_head(&head, HeadKind::AtOnce), HeadStep::End) {
+            self.give(plane, RolloutInput::AtOnce { head });
+        }
         let mut left = self.database.rollouts.values().filter(|rows| rows.document.key.channel == *channel);
         assert!(left.all(|rows| rows.document.state.gave_way()), "a rollout outlives what ended it");
         self.reach("went to all at once");
