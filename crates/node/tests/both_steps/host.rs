@@ -301,7 +301,11 @@ impl RealHost {
 
     fn happen(&mut self, rng: &mut Rng) {
         if self.boots_at.is_some_and(|at| at <= self.now) {
-            return self.reboot();
+            // Once all is well nobody boots a host in the middle of a trial: only for a release that waits for it still.
+            if self.has_faults || matches!(self.record().under_way, ActivationStage::Deferred(_)) {
+                return self.reboot();
+            }
+            self.boots_at = None;
         }
         if self.process.is_none() {
             let is_due = matches!(
