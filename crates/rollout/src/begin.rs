@@ -289,7 +289,9 @@ impl Rollouts {
             for node in on_their_way.map(|(node, _)| *node).collect::<Vec<_>>() {
                 self.update(&key, node, |record| (record.passed_on, record.asked) = (true, None));
             }
-            self.supersede(&key);
+            if self.rollouts.get(&key).is_some_and(|rollout| !rollout.state().gave_way()) {
+                self.supersede(&key);
+            }
         }
     }
 

@@ -66,14 +66,14 @@ impl Rollouts {
         }
     }
 
-    /// The rollouts that end where a channel points to a release that goes to its nodes at once: the current one, and the
-    /// one that waits.
+    /// The rollouts that end where a channel points to a release that goes to its nodes at once: the current one, the one
+    /// that waits, and those that gave way before and in which somebody is on its way yet.
     pub(crate) fn ended_by(&self, head: &RolloutKey) -> Vec<RolloutKey> {
-        let of_channel = self
-            .documents()
-            .filter(|document| document.key.channel == head.channel && document.key.seq < head.seq);
-        let left = of_channel.filter(|document| !document.state.gave_way());
-        left.map(|document| document.key.clone()).collect()
+        let earlier =
+            self.rollouts.iter().filter(|(key, _)| key.channel == head.channel && key.seq < head.seq);
+        let left =
+            earlier.filter(|(_, rollout)| !rollout.state().gave_way() || rollout.has_somebody_on_its_way());
+        left.map(|(key, _)| key.clone()).collect()
     }
 
     /// A rollout of the channel that is current, or waits, has no such member: the node comes to it.

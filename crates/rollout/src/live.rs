@@ -122,6 +122,10 @@ impl LiveRollout {
         self.in_flight > 0 && self.members.len() == self.in_flight
     }
 
+    pub(crate) fn has_somebody_on_its_way(&self) -> bool {
+        self.members.values().any(|member| member.record.is_on_its_way())
+    }
+
     pub(crate) fn is_open(&self, wave: u16) -> bool {
         usize::from(wave) < self.document.opened.len()
     }

@@ -105,6 +105,23 @@ fn what_ended_holds_no_slot_and_no_channel() {
     }
 }
 
+/// A rollout that gave way to another one before, and in which a node fell silent, holds no slot either.
+#[test]
+fn what_gave_way_before_holds_no_slot_either() {
+    let mut driven = Driven::new(one_at_a_time(OnFailure::Halt), &[("a", &[])]);
+    let first = driven.key.clone();
+    driven.activate("a");
+    driven.wait(2 * 3600);
+    let nodes = vec![joining("a", &[], Some(40))];
+    driven.publish(release(&first.channel, 42, one_at_a_time(OnFailure::Halt), nodes)).unwrap();
+    assert_eq!(driven.rollouts.document(&first).unwrap().state, RolloutState::Superseded);
+    let in_flight = |driven: &Driven| driven.rollouts.member(&first, &node_id("a")).unwrap().in_flight();
+    assert!(in_flight(&driven));
+    assert!(at_once(&mut driven, &key("stable", 43)));
+    assert!(!in_flight(&driven));
+    assert!(!at_once(&mut driven, &key("stable", 43)), "nothing is left to be ended");
+}
+
 /// The rollout of 41 is through, 42 goes to all at once, and 43 has a rollout: it leads from 42, and back to it.
 #[test]
 fn a_rollout_after_one_without_leads_from_what_nodes_have() {
