@@ -413,7 +413,7 @@ async fn a_killed_control_plane_has_every_event_that_it_acknowledged() {
     assert_eq!(view.state, RolloutState::Terminal, "{view:?}");
     // The facts among them are stored, each once.
     fleet.stop().await;
-    let store = Store::open(&fleet.dir.path().join("muster.db")).unwrap();
+    let store = Store::open(fleet.dir.path().join("muster.db")).unwrap();
     for reporter in &reporters {
         let stored = all_facts(&store, &reporter.node.member).await;
         let numbers: Vec<u64> = stored.iter().rev().map(|record| record.fact.seq).collect();
