@@ -3,9 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::sync::Arc;
-
 use bytes::Bytes;
 use data_encoding::BASE64;
 use http::{Method, Response};
@@ -13,7 +10,6 @@ use model::Digest;
 use server::api::closures::{ClosurePiece, ClosureProgress};
 use test_support::fleet::release::{Plan, make, module};
 use test_support::fleet::{Fleet, Member, call, problem, refused, refuses};
-use test_support::wait::until;
 use wire::{Code, route};
 
 /// More than what is held of one answer.
@@ -126,36 +122,6 @@ async fn a_node_gets_the_closure_that_its_release_names() {
         refused(&get(&one, name, None).await, Code::NotFound);
     }
     one.survives().await;
-}
-
-/// SCL-3: a node that asks again and again for what no closure has is looked at twice at a time; nobody waits for it.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_asks_for_nothing_has_its_share_of_looks() {
-    let (fleet, one, two) = fleet().await;
-    let one = Arc::new(one);
-    // A disk that does not answer: who opens the pipe waits until somebody writes.
-    let slow = fleet.dir.path().join(format!("closures/paths/{}.narinfo", hash(1)));
-    std::fs::remove_file(&slow).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(&slow).status().unwrap().success());
-    let mut asked = tokio::task::JoinSet::new();
-    for number in 0..3_u8 {
-        let one = one.clone();
-        asked.spawn(async move { get(&one, &Digest::of(&[number]).to_string(), None).await });
-    }
-    refused(&asked.join_next().await.unwrap().unwrap(), Code::Busy);
-    assert_eq!(get(&two, &hash(2), None).await.status(), 200, "another node is answered");
-    let mut left = 2;
-    until("the looks end", async || {
-        // Where nobody waits there is nothing to open.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().try_into().unwrap();
-        drop(std::fs::OpenOptions::new().write(true).custom_flags(flags).open(&slow));
-        while let Some(answer) = asked.try_join_next() {
-            refused(&answer.unwrap(), Code::NotEntitled);
-            left -= 1;
-        }
-        (left == 0).then_some(())
-    })
-    .await;
 }
 
 /// A closure that a release names and nobody uploaded is unknown; who is not pointed to anything gets nothing.
