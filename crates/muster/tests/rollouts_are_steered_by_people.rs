@@ -77,7 +77,7 @@ fn by_each_of_their_words() {
     fleet.until_says("web-3", "third");
     fleet.until_explained("web-2", "took it out of the rollout");
     assert_eq!(fleet.said("web-2"), "second");
-    fleet.until_state("fast", "Terminal");
+    fleet.until_through("fast");
 
     // Aborted: what began stays where it is, and nobody else begins.
     fleet.mark("web-1", "/ready", false);

@@ -91,7 +91,7 @@ fn over_http_and_of_a_metric_and_a_command() {
     assert_eq!(fleet.said("web-1"), "second", "nothing that fails in its grace counts");
     assert_eq!(fleet.count(&fleet.rollout("fast"), "Failed"), 0);
     service.set(|answers| answers.health = 200);
-    fleet.until_state("fast", "Terminal");
+    fleet.until_through("fast");
     assert_eq!(fleet.said("web-2"), "second");
 
     // It fails without a grace, but not for long enough: nothing comes of that either.
@@ -101,7 +101,7 @@ fn over_http_and_of_a_metric_and_a_command() {
     fleet.until_says("web-1", "third");
     service.asked(1);
     service.set(|answers| answers.health = 200);
-    fleet.until_state("fast", "Terminal");
+    fleet.until_through("fast");
 
     // It goes on failing.
     service.set(|answers| answers.health = 503);
@@ -130,7 +130,7 @@ fn over_http_and_of_a_metric_and_a_command() {
     fleet.until_explained("web-1", "the probe load failed: load is 4.6, and its threshold is 4.5");
     service.set(|answers| answers.load = 4.5);
     fleet.publish("sixth");
-    fleet.until_state("fast", "Terminal");
+    fleet.until_through("fast");
     assert_eq!((fleet.said("web-1"), fleet.said("web-2")), ("sixth".to_owned(), "sixth".to_owned()));
 
     // A command.
@@ -148,7 +148,7 @@ fn over_http_and_of_a_metric_and_a_command() {
         fleet.mark(name, "/ready", true);
     }
     fleet.publish("eighth");
-    fleet.until_state("fast", "Terminal");
+    fleet.until_through("fast");
 }
 
 /// A port that accepts connections, and that refuses them once nobody listens.
@@ -161,7 +161,7 @@ fn over_tcp() {
         "{ROLLOUT}probes:\n  port: {{tcp: \"{address}\", every: 1s, timeout: 1s, grace: 0s, sustained: 2s}}\n"
     ));
     fleet.publish("second");
-    fleet.until_state("fast", "Terminal");
+    fleet.until_through("fast");
     assert_eq!((fleet.said("web-1"), fleet.said("web-2")), ("second".to_owned(), "second".to_owned()));
 
     drop(listener);

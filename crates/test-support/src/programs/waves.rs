@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Host, Prefix, Running, Server, write};
+use super::{Host, Prefix, Running, Server, text, write};
 use crate::wait::until_blocking as until;
 
 /// Hosts that each have a channel and labels, and what is published for them. Its parts end in this order.
@@ -126,6 +126,19 @@ impl WaveFleet {
         until(&format!("rollout {name} is {state}"), || {
             Some(self.rollout(name)).filter(|view| view["state"] == state)
         })
+    }
+
+    /// Waits until a channel's rollout is through, and every host has heard so. Until then a host is watched: one whose probe
+    /// fails goes back by itself.
+    #[track_caller]
+    pub fn until_through(&self, channel: &str) {
+        self.until_state(channel, "Terminal");
+        for host in &self.hosts {
+            until(&format!("{} has heard that the rollout of {channel} is through", host.name), || {
+                let status = text(&host.run(&["status"]).stdout);
+                (!status.contains("and its rollout goes on")).then_some(())
+            });
+        }
     }
 
     /// Waits until `rollout explain` says something of a host; gives all that it says.
