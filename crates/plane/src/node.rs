@@ -251,7 +251,7 @@ impl NodeState {
             next_checkin_secs,
             offer,
             beacon,
-            unassigned: pointed.is_none() && !self.follows_rollout,
+            unassigned: pointed.is_none() && !self.waits_for_rollout(heads),
             rollout: if is_copied { None } else { self.tell_rollout() },
             want_capabilities,
             ..self.answer(&request, heads)

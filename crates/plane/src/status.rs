@@ -18,7 +18,7 @@ impl NodeState {
     /// How the node fares.
     pub fn status(&mut self, heads: &Heads, now: Timestamp) -> Status {
         let pointed = self.pointed(heads);
-        self.status_of(pointed.as_ref(), now)
+        self.status_of(heads, pointed.as_ref(), now)
     }
 
     /// From when [`NodeState::status`] may differ from now though nothing is heard and `heads` stay the same; `None`
@@ -31,7 +31,7 @@ impl NodeState {
         [contact, release].into_iter().chain(run).flatten().filter(|at| *at > now).min()
     }
 
-    fn status_of(&self, pointed: Option<&Pointed>, now: Timestamp) -> Status {
+    fn status_of(&self, heads: &Heads, pointed: Option<&Pointed>, now: Timestamp) -> Status {
         Status {
             result: match self.rollout_failure() {
                 Some(_) => RunResult::Failed,
@@ -43,7 +43,7 @@ impl NodeState {
                 true => status::drift_of(self.summary.streak),
             },
             contact: status::contact_of(self.silent_since(), self.promised, now),
-            release: self.release_state(pointed, now),
+            release: self.release_state(heads, pointed, now),
             evidence: self.evidence(pointed, now),
             enforcement: match self.summary.paused {
                 Some(_) => Enforcement::Paused,
@@ -126,10 +126,16 @@ impl NodeState {
         open_items.refusal.is_some() || open_items.conditions.unadopted.is_some()
     }
 
-    fn release_state(&self, pointed: Option<&Pointed>, now: Timestamp) -> ReleaseState {
+    /// The release of its channel has an entry for the node, and no rollout gives it one yet.
+    pub fn waits_for_rollout(&self, heads: &Heads) -> bool {
+        self.pointed_now(heads).is_none() && heads.pointed(&self.hostname).is_some()
+    }
+
+    fn release_state(&self, heads: &Heads, pointed: Option<&Pointed>, now: Timestamp) -> ReleaseState {
         let says_so =
             self.open_items().conditions.freshness.is_some_and(|held| held.not_fresh_since.is_some());
         match (pointed, self.not_fresh_at(pointed)) {
+            (None, _) if self.waits_for_rollout(heads) => ReleaseState::Behind,
             (None, _) => ReleaseState::Unassigned,
             (Some(_), None) if says_so => ReleaseState::NotFresh,
             // The same set under a header that it refuses or cannot keep: it holds the release before.

@@ -116,6 +116,24 @@ fn headers_that_nodes_hold_and_no_release_here_has() {
     assert!(fleet.lacks(7, &other));
 }
 
+/// ROL-1: an entry is there for a node also while no rollout gives it a release: it waits for that, and its file in the fleet repo
+/// lacks nothing.
+#[test]
+fn who_waits_for_a_rollout_is_not_unassigned() {
+    let selection = selection(&[("a", entry("main", "new"))], vec![]);
+    let mut in_waves = (*head(1, "main", &selection)).clone();
+    in_waves.header.rollout = Some(Default::default());
+    let fleet = heads(1, vec![std::sync::Arc::new(in_waves)]);
+    for (hostname, waits, state) in
+        [("a", true, ReleaseState::Behind), ("b", false, ReleaseState::Unassigned)]
+    {
+        let mut node = node(hostname);
+        let answer = node.check_in(holding(None), &fleet, CREATED).answer;
+        assert!(answer.offer.is_none() && answer.unassigned != waits, "{hostname}: {answer:?}");
+        assert_eq!((node.waits_for_rollout(&fleet), node.status(&fleet, CREATED).release), (waits, state));
+    }
+}
+
 #[test]
 fn how_a_node_stands_to_its_release() {
     let selection = selection(&[("a", entry("main", "new"))], vec![]);

@@ -27,10 +27,11 @@ pub(crate) struct NodeCause {
 /// What there is to say of a node: why it is not green, and what was requested of it in vain.
 pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis<'_>) -> Vec<NodeCause> {
     let (certificate, heads) = (CertificateProblem::of(node, basis), basis.heads);
-    let earlier = beacon_for_earlier(node, heads);
+    let (earlier, waits) = (beacon_for_earlier(node, heads), node.waits_for_rollout(heads));
     let next_of = |node: &NodeState, state: Overall, certificate: Option<&CertificateProblem>| match &earlier
     {
         Some(beacon) if state == Overall::NotFresh => beacon.clone(),
+        _ if waits && state == Overall::Changing => format!("`muster rollout explain {}`", node.hostname),
         _ => next_step(node, state, certificate),
     };
     let (since, next) = (state_since(node, state, heads), next_of(node, state, certificate.as_ref()));
@@ -245,6 +246,9 @@ fn state_cause(
                     "its first run on the release that it holds is not reported yet".to_owned()
                 }))
             }
+            None if node.waits_for_rollout(heads) => {
+                Some("the rollout of its channel gives it no release yet".to_owned())
+            }
             None => Some("has not adopted the newest release yet".to_owned()),
         },
         Overall::Paused => node.summary.paused.as_deref().map(paused),
@@ -331,7 +335,10 @@ fn state_since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Ti
         Overall::Revoked => node.revoked.as_ref().map(|revocation| revocation.not_before),
         Overall::New => Some(node.enrolled_at),
         Overall::Stalled => node.no_run_since(),
-        Overall::Changing => node.pointed(heads).map(|(head, _)| head.header.created),
+        Overall::Changing => {
+            let pointed = node.pointed(heads).or_else(|| heads.pointed(&node.hostname));
+            pointed.map(|(head, _)| head.header.created)
+        }
         Overall::Paused => node.summary.paused.as_ref().map(|pause| pause.since),
         Overall::Diverged => node.open_items().contended.iter().map(|one| one.since).min(),
         Overall::Failed | Overall::Degraded | Overall::WouldChange | Overall::Converged => node.summary.since,
