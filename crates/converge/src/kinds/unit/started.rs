@@ -101,15 +101,16 @@ pub fn observed_for(
 /// Whether a unit that was started is up. `restarts_before` is how often systemd had restarted it by
 /// itself when the start was done.
 pub fn settled(unit: &StartedUnit<'_>, restarts_before: u64) -> Settled {
+    const FLAPS: &str = "it ends soon after each start, and systemd restarts it over and over";
     let down = |what: &str| Settled::Down(format!("{what} ({})", how_it_ended(unit)));
     match unit.active {
         "failed" => down("it failed"),
-        "activating" if unit.sub.starts_with("auto-restart") => {
-            down("it ends soon after each start, and systemd restarts it over and over")
+        "activating" if unit.sub.starts_with("auto-restart") => down(FLAPS),
+        // Once it runs again systemd says nothing of its end any more but in the journal.
+        "active" | "activating" if unit.restarts > restarts_before && unit.result == "success" => {
+            Settled::Down(FLAPS.to_owned())
         }
-        _ if unit.restarts > restarts_before => {
-            down("it ends soon after each start, and systemd restarts it over and over")
-        }
+        _ if unit.restarts > restarts_before => down(FLAPS),
         "active" | "reloading" | "refreshing" => Settled::Up,
         "inactive" if !unit.conditions_met => Settled::Down(
             "systemd skipped it, because a condition of the unit is not met; `systemctl status` names it".to_owned(),
@@ -187,7 +188,9 @@ mod tests {
                 ("activating", "auto-restart", "exit-code", 203);
         });
         assert!(flaps.contains("over and over (result exit-code, exit status 203: its program"), "{flaps}");
-        assert!(with(&|unit| unit.restarts = 1).contains("over and over"));
+        assert!(with(&|unit| unit.restarts = 1).contains("over and over (result unknown)"));
+        let runs_again = with(&|unit| (unit.restarts, unit.result) = (1, "success"));
+        assert!(runs_again.ends_with("over and over"), "it has no result yet: {runs_again}");
         let killed = with(&|unit| {
             (unit.active, unit.result, unit.main_status, unit.main_signalled) = ("failed", "signal", 9, true);
         });
