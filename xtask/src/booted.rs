@@ -22,8 +22,7 @@ pub fn test(root: &Path, filters: &[String]) -> Outcome {
     fs::write(&ledger, "").map_err(|error| format!("{}: {error}", ledger.display()))?;
     let path = ledger.display().to_string();
     let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-    // Built apart, so that the time is that of the hosts. Of the whole workspace, as `cargo xtask test`
-    // builds it: for fewer packages libraries would be built with other features.
+    // Built apart, so that the time is that of the hosts.
     let tests = ["test", "--workspace", "--test", "booted"];
     run("cargo", &[&tests[..], &["--no-run"]].concat())?;
     let begun = Instant::now();

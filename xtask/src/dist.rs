@@ -15,7 +15,7 @@ pub mod packages;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Outcome, run, run_with};
+use crate::{Outcome, run, run_with, test_programs};
 use packages::Release;
 
 /// The largest agent, in bytes: 10 MiB, with everything but the mesh.
@@ -102,7 +102,11 @@ pub fn make(root: &Path, options: &DistOptions) -> Outcome {
     }
     let manual = place.join("manual");
     clear(&manual)?;
-    run("cargo", &["run", "--quiet", "--package", "manual", "--", &manual.display().to_string()])?;
+    let written = manual.display().to_string();
+    match options.profile {
+        BuildProfile::Shipped => run("cargo", &["run", "--quiet", "--package", "manual", "--", &written])?,
+        BuildProfile::Debug => run(&root.join("target/debug/manual").display().to_string(), &[&written])?,
+    }
     let release = Release::of(root, options.profile, options.version.as_deref())?;
     for made in packages::make(root, &place, &manual, &release, &place)? {
         let size = fs::metadata(&made).map_err(failed(&made))?.len();
@@ -142,9 +146,7 @@ fn shipped(root: &Path, place: &Path) -> Outcome {
 
 /// The debug builds are ten times as large by what only debuggers read.
 fn debug(root: &Path, place: &Path) -> Outcome {
-    // The whole workspace, as tests build it: for fewer packages libraries would be built with other
-    // features, a second time.
-    run("cargo", &["build", "--workspace", "--bins"])?;
+    test_programs::build(root)?;
     for binary in ["muster", "muster-agent"] {
         let (from, to) = (root.join("target/debug").join(binary), place.join(binary));
         clear(&to)?;

@@ -13,6 +13,7 @@ pub mod fuzz;
 pub mod names;
 pub mod previous;
 pub mod promises;
+pub mod test_programs;
 pub mod tidy;
 pub mod types;
 

@@ -3,19 +3,19 @@
 use std::process::ExitCode;
 
 use xtask::dist::DistOptions;
-use xtask::{Outcome, bench, booted, codegen, dist, figures, fuzz, promises, root, run, run_with, tidy};
+use xtask::{Outcome, bench, booted, codegen, dist, figures, fuzz, promises, root, run, test_programs, tidy};
 
 const USAGE: &str = "cargo xtask COMMAND
 
   test        build the binaries and run every test
   booted      the tests on hosts with systemd as PID 1, with the ledger of their minutes; as
               root, else they say that they are skipped (further words choose tests)
-  lint        formatting, and clippy with warnings as errors
+  lint        formatting, clippy with warnings as errors, and what is shipped with its own features
   tidy        the layers, the rules of core crates, sizes of files
   promises    requirement id -> code -> test -> figure; fails on a claim without a test, and where
               docs/promises.md is not what the tree gives (--write renders it)
   codegen     the Rust code of the protobuf files
-  demo        the README's first command, once, without waiting
+  demo        what the README's first command shows, once, without waiting
   bench       the agent's figures, beside a bare loop and cf-agent (muster bench has the
               control plane's); with --hosts on booted hosts, beside other tools (mixed, first,
               repair choose parts; --quick for small sizes and debug builds); with --quick
@@ -68,26 +68,19 @@ fn ci() -> Outcome {
     demo()
 }
 
-/// How many tests of a program run at a time. Most of those that take long wait for an agent's next contact, and leave
-/// the processors idle.
-fn test_threads() -> usize {
-    const PER_PROCESSOR: usize = 2;
-    PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Tests start real binaries, so these are built first.
 fn test() -> Outcome {
-    run("cargo", &["build", "--workspace", "--bins"])?;
-    let threads = test_threads().to_string();
-    run_with(&[("RUST_TEST_THREADS", &threads)], "cargo", &["test", "--workspace", "--no-fail-fast"])?;
+    test_programs::run(&root())?;
     promises::run(&root(), false)
 }
 
 fn lint() -> Outcome {
     run("cargo", &["fmt", "--all", "--check"])?;
-    run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    // With the features that they are shipped with: tests have more.
+    ["muster", "agent"].iter().try_for_each(|name| run("cargo", &["check", "--package", name]))
 }
 
 fn demo() -> Outcome {
-    run("cargo", &["run", "--", "demo", "--once"])
+    test_programs::build(&root())?;
+    run(&root().join("target/debug/muster").display().to_string(), &["demo", "--once"])
 }

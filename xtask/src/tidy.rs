@@ -211,12 +211,36 @@ fn sources(root: &Path) -> Vec<String> {
         if text.contains(concat!("unsafe", "_code")) && shown != UNSAFE {
             wrong.push(format!("{shown}: only {UNSAFE} may allow what the compiler cannot check"));
         }
+        let examples = compiled_examples(&text).into_iter();
+        wrong.extend(
+            examples.map(|line| format!("{shown}:{line}: no test compiles examples; name a language")),
+        );
         let is_test = shown.contains("/tests/");
         if !text.starts_with("//!") && !is_test {
             wrong.push(format!("{shown}: does not begin by saying what it is"));
         }
     }
     wrong
+}
+
+/// The lines where documentation begins an example that rustdoc would compile. `cargo xtask test` runs none.
+fn compiled_examples(text: &str) -> Vec<usize> {
+    let doc = |line: &str| {
+        line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(|doc| doc.trim().to_owned())
+    };
+    let mut is_inside = false;
+    let fences = text.lines().enumerate().filter_map(|(number, line)| {
+        let doc = doc(line.trim_start())?;
+        Some((number + 1, doc.strip_prefix("```")?.to_owned()))
+    });
+    let begins = fences.filter(|_| {
+        is_inside = !is_inside;
+        is_inside
+    });
+    begins
+        .filter(|(_, language)| language.is_empty() || language == "rust")
+        .map(|(number, _)| number)
+        .collect()
 }
 
 /// Where a crate's test files are modules of one program (`tests/all.rs`), a file that neither it
@@ -239,4 +263,20 @@ fn harnesses(root: &Path) -> Vec<String> {
         }
     }
     wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compiled_examples;
+
+    #[test]
+    fn examples_that_rustdoc_would_compile_are_found() {
+        let fence = "```";
+        let text = format!(
+            "/// {fence}text\n/// a\n/// {fence}\nfn a() {{}}\n    //! {fence}\n    //! b\n    //! {fence}\n"
+        );
+        assert_eq!(compiled_examples(&text), [5]);
+        assert_eq!(compiled_examples(&format!("/// {fence}rust\n/// {fence}\n")), [1]);
+        assert!(compiled_examples(&format!("let a = \"{fence}\";\n")).is_empty());
+    }
 }
