@@ -39,23 +39,29 @@ async fn load_with(plane: &ControlPlane, read: ReadSelections) -> Result<(), Pro
     let _one = plane.loading.lock().await;
     let loaded = async {
         let heads = read_heads(plane, read).await?;
-        // Before the fleet is pointed to them: a member of a rollout is pointed by that at every moment.
+        // Before the fleet is pointed to them: a member of a rollout that begins is pointed by that at every moment.
         let needed = plane.rollouts.follow(plane, &heads).await?;
         with_earlier(plane, heads, needed).await
     };
     let loaded = loaded.await;
-    let mut not_ready = plane.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
-    match loaded {
-        Ok(heads) => {
-            *not_ready = None;
-            plane.heads.send_replace(Arc::new(heads));
-            Ok(())
-        }
-        Err(problem) => {
-            *not_ready = Some(problem.to_string());
-            Err(problem)
+    {
+        let mut not_ready = plane.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        match loaded {
+            Ok(heads) => {
+                *not_ready = None;
+                plane.heads.send_replace(Arc::new(heads));
+            }
+            Err(problem) => {
+                *not_ready = Some(problem.to_string());
+                return Err(problem);
+            }
         }
     }
+    // After it: a member of a rollout that ends is pointed by the heads from then on.
+    if let Err(problem) = plane.rollouts.end_replaced(plane).await {
+        tracing::warn!(%problem, "rollouts that a release replaced are not ended yet");
+    }
+    Ok(())
 }
 
 /// The heads with the earlier releases that members of rollouts are pointed to.
@@ -257,7 +263,6 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
                 format!("release {} requires {missing}, which this control plane does not have", header.seq);
             return Err(Problem::new(Code::FeatureMissing, detail));
         }
-        header.check_rollout().map_err(|error| refused(&error.to_string()))?;
         let now = now();
         if header.created > now.plus(SLACK) {
             return Err(refused(&in_the_future("a header", header.created, now)));

@@ -56,6 +56,7 @@ mod rollout_events_take_effect_once;
 mod rollouts_are_counted_as_alerts_ask;
 mod rollouts_are_listed_page_by_page;
 mod rollouts_are_spoken_of_in_the_source_form;
+mod rollouts_outlive_a_store_that_failed;
 mod rollouts_reach_nodes_wave_by_wave;
 mod routes;
 mod run_requests_reach_open_links;

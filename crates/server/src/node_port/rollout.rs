@@ -55,10 +55,12 @@ fn asked(plane: &ControlPlane, caller: &CallingNode) -> Option<DispatchAnswer> {
     let mut entry = caller.slot.lock();
     heard(plane, caller, &mut entry);
     let (_, pointed) = entry.node.pointed(&heads)?;
-    let dispatch = entry.node.tell_rollout()?;
-    if !matches!(dispatch.task, RolloutTask::Acknowledge { .. } | RolloutTask::GoBack) {
+    let task = entry.node.rollout()?.dispatch.task;
+    if !matches!(task, RolloutTask::Acknowledge { .. } | RolloutTask::GoBack) {
+        // Another exchange tells the node what it is not asked here.
         return None;
     }
+    let dispatch = entry.node.tell_rollout()?;
     Some(DispatchAnswer {
         kind: DispatchKind::Dispatch,
         rollout_id: dispatch.rollout,

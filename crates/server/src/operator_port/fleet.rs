@@ -87,6 +87,7 @@ fn view(node: &mut NodeState, basis: StatusBasis<'_>) -> NodeView {
     let StatusBasis { heads, now, .. } = basis;
     let status = node.status(heads, now);
     let pointed = node.pointed(heads);
+    let channel = pointed.clone().or_else(|| heads.pointed(&node.hostname));
     let open_items = node.open_items().clone();
     let conditions = open_items.conditions;
     NodeView {
@@ -94,7 +95,7 @@ fn view(node: &mut NodeState, basis: StatusBasis<'_>) -> NodeView {
         hostname: node.hostname.clone(),
         revoked: node.revoked.as_deref().cloned(),
         state: status.overall(),
-        channel: pointed.as_ref().map(|(_, entry)| entry.channel.clone()),
+        channel: channel.map(|(_, entry)| entry.channel),
         pointed_seq: pointed.as_ref().map(|(head, _)| head.header.seq),
         pointed_root: pointed.as_ref().map(|(_, entry)| entry.root),
         held: node.held.clone(),
@@ -241,10 +242,10 @@ async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView
             by: authors.get(&seq).cloned().flatten(),
             signer_retired: trust.header(&head.signed).is_err(),
             rollout: match head.header.rollout {
-                Some(_) => plane.rollouts.of_channel(&head.header.channel).await,
+                Some(_) => plane.rollouts.of_channel(plane, &head.header.channel).await?,
                 None => None,
             },
-            earlier_due: earlier_due(plane, heads, head).await,
+            earlier_due: earlier_due(plane, heads, head).await?,
             ..channel_view(head)
         });
     }
@@ -268,23 +269,27 @@ fn channel_view(head: &plane::Head) -> ChannelView {
 }
 
 /// The releases before a channel's newest that nodes are on, and whose freshness is three quarters over.
-async fn earlier_due(plane: &ControlPlane, heads: &Heads, newest: &plane::Head) -> Vec<EarlierReleaseView> {
+async fn earlier_due(
+    plane: &ControlPlane,
+    heads: &Heads,
+    newest: &plane::Head,
+) -> Result<Vec<EarlierReleaseView>, Problem> {
     let (channel, now) = (&newest.header.channel, now());
     let is_due =
         |head: &&Arc<plane::Head>| head.header.channel == *channel && now > head.freshness().warns_at();
     let due: Vec<_> = heads.earlier.values().filter(is_due).collect();
     // All nodes of the rollout are looked at.
     if due.is_empty() || newest.header.rollout.is_none() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let in_use = plane.rollouts.releases_before(channel).await;
+    let in_use = plane.rollouts.releases_before(plane, channel).await?;
     let of_nodes = due.into_iter().filter(|head| in_use.contains(&head.header.seq));
     let view = |head: &Arc<plane::Head>| EarlierReleaseView {
         seq: head.header.seq,
         signed_at: head.signed_at,
         fresh_until: head.freshness().ends_at(),
     };
-    of_nodes.map(view).collect()
+    Ok(of_nodes.map(view).collect())
 }
 
 pub(super) async fn traits(call: OperatorCall, request: NodeName) -> Result<Option<TraitReport>, Problem> {

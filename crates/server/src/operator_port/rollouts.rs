@@ -26,7 +26,7 @@ pub(super) async fn nodes(call: OperatorCall, asked: RolloutNodesQuery) -> Resul
 pub(super) async fn explain(call: OperatorCall, asked: NodeName) -> Result<Option<NodeRolloutView>, Problem> {
     let node = call.node(&asked.node).await?.id();
     let words = if call.is_scoped() { WaitCause::without_others } else { WaitCause::to_string };
-    Ok(call.plane.rollouts.explain(&node, words).await)
+    call.plane.rollouts.explain(&call.plane, &node, words).await
 }
 
 pub(super) async fn control(call: OperatorCall, asked: ControlRollout) -> Result<RolloutView, Problem> {

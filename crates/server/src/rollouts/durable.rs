@@ -39,7 +39,7 @@ pub(crate) struct DurableRollouts {
 }
 
 impl DurableRollouts {
-    /// The rollouts; what they say is durable.
+    /// The rollouts; what they say is durable once they were [loaded](DurableRollouts::load).
     pub(crate) fn core(&self) -> &Rollouts {
         &self.core
     }
@@ -54,14 +54,22 @@ impl DurableRollouts {
         std::mem::take(&mut self.lacks_release)
     }
 
+    /// For a while after a failed commit the store is asked for nothing that comes by itself: events, contacts and time.
+    ///
+    /// # Errors
+    /// [`Code::StoreUnavailable`] while that lasts.
+    pub(super) fn may_ask(&self) -> Result<(), Problem> {
+        match self.unstored.waits(Instant::now()) {
+            true => Err(Code::StoreUnavailable.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Reads all rollouts where they were not read, and those in which memory is ahead of what is stored.
     ///
     /// # Errors
-    /// The store's; for a while after a failed commit without asking it.
+    /// The store's.
     pub(super) async fn load(&mut self, plane: &ControlPlane) -> Result<(), Problem> {
-        if self.unstored.waits(Instant::now()) {
-            return Err(Code::StoreUnavailable.into());
-        }
         if !self.is_loaded {
             let gone = self.core.documents().map(|document| document.key.clone()).collect();
             self.read(plane, StoredMembers::OfLive, gone).await?;

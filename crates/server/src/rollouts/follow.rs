@@ -27,8 +27,8 @@ use crate::state::{ControlPlane, now};
 const LOOKED_AT: usize = 100;
 
 impl RolloutOwner {
-    /// Has the rollouts follow what the channels point to, before the fleet is pointed to it. Says which earlier
-    /// releases their members are on, go to or may go back to.
+    /// Has the rollouts of releases begin, before the fleet is pointed to these. Says which earlier releases the members of
+    /// rollouts are on, go to or may go back to.
     ///
     /// # Errors
     /// The store's.
@@ -45,14 +45,9 @@ impl RolloutOwner {
         let channels = members_of(plane, heads);
         let mut inputs = Vec::new();
         for head in heads.channels.values() {
-            let kind = if head.header.rollout.is_some() { HeadKind::InRollout } else { HeadKind::AtOnce };
-            match rollouts.core().follow_head(&key_of(head), kind) {
-                HeadStep::Known => {}
-                HeadStep::End => inputs.push(RolloutInput::AtOnce { head: key_of(head) }),
-                HeadStep::Begin => {
-                    let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
-                    inputs.push(RolloutInput::Published(begins(plane, head, nodes).await?));
-                }
+            if let HeadStep::Begin = rollouts.core().follow_head(&key_of(head), kind_of(head)) {
+                let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
+                inputs.push(RolloutInput::Published(begins(plane, head, nodes).await?));
             }
         }
         let taken = rollouts.take(plane, &plane.store, inputs, Vec::new()).await?;
@@ -70,6 +65,32 @@ impl RolloutOwner {
         self.wake.notify_one();
         Ok(rollouts.core().releases_in_use())
     }
+
+    /// Ends the rollouts of channels that point to a release which goes to their nodes at once, after the fleet is pointed to
+    /// it: until then the rollouts point their members. What fails here is done with the next step.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn end_replaced(&self, plane: &ControlPlane) -> Result<(), Problem> {
+        let mut rollouts = self.rollouts.lock().await;
+        rollouts.load(plane).await?;
+        let inputs = replaced(rollouts.core(), &plane.heads());
+        if !inputs.is_empty() {
+            rollouts.take(plane, &plane.store, inputs, Vec::new()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What ends the rollouts that releases have replaced which go to their nodes at once.
+pub(super) fn replaced(core: &Rollouts, heads: &Heads) -> Vec<RolloutInput> {
+    let ends = |head: &&Arc<Head>| matches!(core.follow_head(&key_of(head), kind_of(head)), HeadStep::End);
+    let heads = heads.channels.values().filter(ends);
+    heads.map(|head| RolloutInput::AtOnce { head: key_of(head) }).collect()
+}
+
+fn kind_of(head: &Head) -> HeadKind {
+    if head.header.rollout.is_some() { HeadKind::InRollout } else { HeadKind::AtOnce }
 }
 
 /// A node, and what a release gives it.
@@ -199,8 +220,8 @@ impl<'a> JoiningNodes<'a> {
         let documents =
             plane.store.rollout_documents(Some(&header.channel), Some(header.seq), LOOKED_AT).await;
         let documents = documents.map_err(store_problem)?.into_iter();
-        let unproven: BTreeSet<RolloutKey> =
-            documents.filter(|document| !document.is_proven()).map(|document| document.key).collect();
+        let is_proven: BTreeMap<RolloutKey, bool> =
+            documents.map(|document| (document.key.clone(), document.is_proven())).collect();
         let (mut earlier, mut before) = (BTreeMap::new(), None);
         let releases = plane.store.releases(LOOKED_AT, Some(header.seq)).await.map_err(store_problem)?;
         for release in releases {
@@ -208,10 +229,14 @@ impl<'a> JoiningNodes<'a> {
             let digest = signed::digest(signed);
             earlier.insert(release.seq, digest);
             let key = RolloutKey { channel: header.channel.clone(), seq: release.seq };
-            if before.is_some() || unproven.contains(&key) {
+            if before.is_some() || is_proven.get(&key) == Some(&false) {
                 continue;
             }
             let known = crate::releases::committed(plane, signed)?;
+            // One with rollout terms whose rollout never began was tried by nobody.
+            if known.rollout.is_some() && !is_proven.contains_key(&key) {
+                continue;
+            }
             let is_fallback =
                 header.fallbacks.iter().any(|named| named.seq == release.seq && named.header == digest);
             let beacon = beacons::stored(plane, &key.channel, key.seq).await?.map(|(beacon, _)| beacon);

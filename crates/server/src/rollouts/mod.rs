@@ -2,7 +2,7 @@
 //! then nodes are pointed as the rollouts say.
 //!
 //! ```text
-//! publish, start            releases::load --> follow.rs: Published, Joined, Removed, Abort
+//! publish, start            releases::load --> follow.rs: Published, Joined, Removed; AtOnce
 //! facts of a check-in       RolloutOwner::events --> jobs --> run.rs: a batch of them in one transaction
 //! contact, enrollment       RolloutOwner::contact, membership --> inbox --> run.rs
 //! operators                 RolloutOwner::command

@@ -79,7 +79,10 @@ async fn take_events(plane: &ControlPlane, jobs: Vec<EventsJob>) {
         waiting.push((events, has_facts, reply));
     }
     let mut rollouts = plane.rollouts.rollouts.lock().await;
-    let taken = rollouts.take(plane, &plane.store, inputs, facts).await;
+    let taken = match rollouts.may_ask() {
+        Ok(()) => rollouts.take(plane, &plane.store, inputs, facts).await,
+        Err(problem) => Err(problem),
+    };
     drop(rollouts);
     match taken {
         Ok(taken) => {
@@ -126,6 +129,7 @@ async fn take_rest(plane: &Arc<ControlPlane>) -> Result<(), Problem> {
     }
     let keeps = (contacts.clone(), members.clone());
     let taken = async {
+        rollouts.may_ask()?;
         rollouts.load(plane).await?;
         let of = |(node, news): (NodeId, ContactNews)| RolloutInput::Contact {
             node,
@@ -134,6 +138,7 @@ async fn take_rest(plane: &Arc<ControlPlane>) -> Result<(), Problem> {
         };
         let mut inputs: Vec<_> = contacts.into_iter().map(of).collect();
         inputs.extend(follow::came_or_went(plane, rollouts.core(), members).await?);
+        inputs.extend(follow::replaced(rollouts.core(), &plane.heads()));
         inputs.push(RolloutInput::Tick);
         rollouts.take(plane, &plane.store, inputs, Vec::new()).await
     };

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use rollout::{RolloutCommit, RolloutKey};
 
-/// How long nothing of rollouts is decided after a commit failed; doubled with each one in a row.
+/// How long nothing that comes by itself (events, contacts, time) is decided after a commit failed; doubled with each one in a
+/// row. People, and what is published, ask the store at once.
 const WAIT: Duration = Duration::from_secs(1);
 /// The longest such wait.
 const MAX_WAIT: Duration = Duration::from_secs(30);

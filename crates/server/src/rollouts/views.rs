@@ -8,9 +8,11 @@ use rollout::{
     MemberRecord, NodeExplanation, NodeRolloutState, RolloutDocument, RolloutKey, RolloutState, Rollouts,
     WaitCause,
 };
+use tokio::sync::MutexGuard;
 use wire::{Code, Problem};
 
 use super::RolloutOwner;
+use super::durable::DurableRollouts;
 use crate::answer::store_problem;
 use crate::api::rollouts::{
     ChannelRolloutView, MAX_WAITING, NodeRolloutView, RolloutHaltView, RolloutHistory, RolloutNodesQuery,
@@ -29,6 +31,13 @@ pub(crate) struct RolloutTotals {
 }
 
 impl RolloutOwner {
+    /// The rollouts as they are stored: after a commit that failed memory is ahead of that.
+    async fn stored(&self, plane: &ControlPlane) -> Result<MutexGuard<'_, DurableRollouts>, Problem> {
+        let mut rollouts = self.rollouts.lock().await;
+        rollouts.load(plane).await?;
+        Ok(rollouts)
+    }
+
     /// Rollouts, those of the newest releases first; pruned ones too.
     pub(crate) async fn list(
         &self,
@@ -37,7 +46,7 @@ impl RolloutOwner {
     ) -> Result<Vec<RolloutView>, Problem> {
         let stored = plane.store.rollout_documents(asked.channel.as_ref(), asked.before, asked.limit.get());
         let stored = stored.await.map_err(store_problem)?;
-        let rollouts = self.rollouts.lock().await;
+        let rollouts = self.stored(plane).await?;
         let core = rollouts.core();
         Ok(stored.iter().map(|stored| view(core, core.document(&stored.key).unwrap_or(stored))).collect())
     }
@@ -45,7 +54,7 @@ impl RolloutOwner {
     /// One rollout, with the reasons for which its nodes wait.
     pub(crate) async fn show(&self, plane: &ControlPlane, name: &str) -> Result<RolloutView, Problem> {
         let key = self.named(plane, name).await?;
-        let rollouts = self.rollouts.lock().await;
+        let rollouts = self.stored(plane).await?;
         let core = rollouts.core();
         match core.document(&key.key) {
             Some(document) => Ok(RolloutView { waiting: waiting(core, document), ..view(core, document) }),
@@ -73,7 +82,7 @@ impl RolloutOwner {
     ) -> Result<RolloutNodesView, Problem> {
         let key = self.named(plane, &asked.rollout).await?.key;
         let (from, limit) = (asked.from.unwrap_or_default(), asked.limit.get());
-        let rollouts = self.rollouts.lock().await;
+        let rollouts = self.stored(plane).await?;
         let core = rollouts.core();
         let is_asked = |member: &&MemberRecord| {
             member.hostname.as_str() >= from.as_str() && asked.state.is_none_or(|state| state == member.state)
@@ -86,19 +95,34 @@ impl RolloutOwner {
     }
 
     /// Why a node has not changed yet, in these words; `None` of one that is in no rollout.
-    pub(crate) async fn explain(&self, node: &NodeId, words: WaitWords) -> Option<NodeRolloutView> {
-        let rollouts = self.rollouts.lock().await;
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn explain(
+        &self,
+        plane: &ControlPlane,
+        node: &NodeId,
+        words: WaitWords,
+    ) -> Result<Option<NodeRolloutView>, Problem> {
+        let rollouts = self.stored(plane).await?;
         let core = rollouts.core();
-        let explained = core.explain(node)?;
-        Some(explained_view(core, node, explained, words))
+        let explained = core.explain(node);
+        Ok(explained.map(|explained| explained_view(core, node, explained, words)))
     }
 
     /// How the newest rollout of a channel stands.
-    pub(crate) async fn of_channel(&self, channel: &Channel) -> Option<ChannelRolloutView> {
-        let rollouts = self.rollouts.lock().await;
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn of_channel(
+        &self,
+        plane: &ControlPlane,
+        channel: &Channel,
+    ) -> Result<Option<ChannelRolloutView>, Problem> {
+        let rollouts = self.stored(plane).await?;
         let core = rollouts.core();
         let of_channel = core.documents().filter(|document| document.key.channel == *channel);
-        let document = of_channel.max_by_key(|document| document.key.seq)?;
+        let Some(document) = of_channel.max_by_key(|document| document.key.seq) else { return Ok(None) };
         let (mut nodes, mut confirmed) = (0, 0);
         for member in core.members(&document.key) {
             nodes += 1;
@@ -108,7 +132,7 @@ impl RolloutOwner {
         let paused = paused(document);
         let paused_by = paused.as_ref().map(by);
         let halted = document.halt.as_ref().map(|halt| halt.cause.to_string());
-        Some(ChannelRolloutView {
+        Ok(Some(ChannelRolloutView {
             id: document.id.clone(),
             seq: document.key.seq,
             state: document.state,
@@ -117,16 +141,23 @@ impl RolloutOwner {
             confirmed,
             nodes,
             cause: halted.or(paused_by).or_else(|| waits(core, document)),
-        })
+        }))
     }
 
     /// The earlier releases that nodes of a channel's newest rollout stay on.
-    pub(crate) async fn releases_before(&self, channel: &Channel) -> BTreeSet<u64> {
-        let rollouts = self.rollouts.lock().await;
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn releases_before(
+        &self,
+        plane: &ControlPlane,
+        channel: &Channel,
+    ) -> Result<BTreeSet<u64>, Problem> {
+        let rollouts = self.stored(plane).await?;
         let core = rollouts.core();
         let of_channel = core.documents().filter(|document| document.key.channel == *channel);
         let newest = of_channel.max_by_key(|document| document.key.seq);
-        newest.map(|document| core.releases_before(&document.key)).unwrap_or_default()
+        Ok(newest.map(|document| core.releases_before(&document.key)).unwrap_or_default())
     }
 
     /// In numbers, for metrics; `None` while a decision is being made durable.
