@@ -286,7 +286,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         operator_url: running.operator_url.clone(),
         proxy_url: running.proxy_url.clone(),
     };
-    screen.result(&started, || banner(&started, args.names.is_empty()))?;
+    screen.result(&started, || banner(&started, args.names.is_empty(), args.operator_listen))?;
     net::notify::service_manager(ServiceState::Ready);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -310,7 +310,7 @@ fn default_names() -> Vec<String> {
     own.into_iter().chain(["127.0.0.1".to_owned()]).collect()
 }
 
-fn banner(started: &Started, guessed: bool) -> String {
+fn banner(started: &Started, guessed: bool, operator_listen: SocketAddr) -> String {
     let Started { fleet, posture, data, .. } = started;
     let mut out = String::new();
     if started.new {
@@ -327,6 +327,11 @@ fn banner(started: &Started, guessed: bool) -> String {
     });
     let urls: Vec<String> = started.node_urls.iter().map(ToString::to_string).collect();
     out.push_str(&format!("nodes call {}; operators call {}\n", urls.join(" or "), started.operator_url));
+    if !operator_listen.ip().is_loopback() {
+        out.push_str(&format!(
+            "(operators are heard on {operator_listen}, from wherever that is reached; by default on this machine alone)\n"
+        ));
+    }
     if let Some(url) = &started.proxy_url {
         out.push_str(&format!("proxies call {url}\n"));
     }

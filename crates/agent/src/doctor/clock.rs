@@ -40,7 +40,7 @@ pub(super) fn plausible(now: Timestamp, built: Timestamp, verified: Option<Times
 /// The clock against the control plane's, as the daemon knows it: a signature that was refused for its
 /// time says what the control plane's clock is ahead by.
 pub(super) fn compared(ahead_ms: i64) -> Finding {
-    let subject = "clock";
+    let subject = "clock difference";
     let off = Duration::from_millis(ahead_ms.unsigned_abs());
     if off <= NEAR {
         return Finding::ok(subject, "it is near the control plane's");
