@@ -77,6 +77,10 @@ fn paths_may_be_relative() {
         let join = format!("muster-agent {} join", options.replace("{}", &dir.path().display().to_string()));
         assert!(text.contains(&join), "{text}");
     }
+    // Where there is none yet, the disk that it will lie on is looked at.
+    let text = called(&["--state", "none/yet"]);
+    let at = format!(" at {}", dir.path().display());
+    assert!(text.lines().any(|line| line.contains("MiB free") && line.ends_with(&at)), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,7 +85,9 @@ pub(super) fn state_directory(state: &Path) -> Vec<Finding> {
 
 /// Space and inodes of each file system that the state is on: what is received may be on another one.
 pub(super) fn disks(state: &Path) -> Vec<Finding> {
-    let places = [state.to_owned(), state.join("content"), state.join("content/partial")];
+    // Before a host joins it has none: it will lie on the file system of the nearest directory above.
+    let there = state.ancestors().find(|place| place.is_dir()).unwrap_or(state);
+    let places = [there.to_owned(), state.join("content"), state.join("content/partial")];
     let mut seen = Vec::new();
     let mut findings = Vec::new();
     for (number, place) in places.iter().enumerate() {
