@@ -4,7 +4,7 @@
 //! offer -> judged, fetched -> Prepare -> prepared: its wave by its signed set
 //! answer {acknowledge}  -> not before its time, in a freeze, pinned: DispatchReject
 //!                          else DispatchAck in the log, and a contact at once
-//! answer {proceed}      -> that acknowledgement was taken: Activate
+//! answer {proceed}      -> that acknowledgement was taken, and it may begin still: Activate
 //! answer {hold}, or of another rollout: what was prepared is dropped
 //! answer of a later release's rollout, and nothing is held: adopted once its wave's signed time lets it
 //! Switch -> adopted, a full run -> Switched
@@ -13,6 +13,7 @@
 //! ```
 //!
 //! Invariants: on a host that holds a release, nothing is begun whose acknowledgement was not taken by the control plane;
+//! what would have it refuse a request keeps it from beginning; one release is switched to or left at a time;
 //! the signed terms, and nothing that an answer says, decide the wave, its time, freezes, pins, its soak and whether a halt
 //! takes the host back.
 
@@ -288,8 +289,8 @@ impl Node {
             return self.drop_waiting();
         }
         match taken {
-            // A contact is to follow a guarded change first (CNV-11), within its window; the control plane says it again.
-            true if self.awaits_contact => {}
+            // It waits as it is: the control plane says it again.
+            true if !self.may_begin(waiting, now) => {}
             true => self.begin(dispatch, now, effects),
             // An agent that starts anew has forgotten what it said.
             false if self.rollout.acknowledged(&dispatch.rollout).is_none() => {
@@ -297,6 +298,12 @@ impl Node {
             }
             false => {}
         }
+    }
+
+    /// What was acknowledged begins now: no contact is to follow a guarded change (CNV-11), within its window, and nothing
+    /// came since that would have had the request refused.
+    fn may_begin(&self, waiting: &WaitingRelease, now: Timestamp) -> bool {
+        !self.awaits_contact && waiting.prepared.as_ref().is_some_and(|wave| self.refusal(wave, now).is_none())
     }
 
     fn begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {

@@ -1,0 +1,79 @@
+//! ROL-1, ROL-5, ROL-7, CNV-6, CNV-11: a release that was acknowledged waits for whatever would have it refused, were it
+//! asked for now, and for the end of a return; it begins once it may, as the control plane says it again.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::rollouts::{
+    MINUTE, acknowledge, begun, in_waves, prepare, proceeds, said, terms,
+};
+use common::{Bench, Release, START, adoption_of, report, run_of};
+use model::window::DeclaredWindow;
+use model::{Pause, RunReport, Timestamp};
+use node::{HeldSettings, NodeEffect, NodeInput};
+use trust::rollout_terms::{FreezeTerms, OnFailure, RolloutTerms};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A release that no node begins from two until three hours after the start.
+fn frozen_later(seq: u64) -> Release {
+    let of_day = |at: Timestamp| at.to_string().chars().skip(11).take(5).collect::<String>();
+    let window = DeclaredWindow {
+        days: Vec::new(),
+        from: of_day(START.plus(2 * HOUR)),
+        to: of_day(START.plus(3 * HOUR)),
+        zone: "UTC".to_owned(),
+        rules: None,
+    };
+    let freeze = vec![FreezeTerms { name: "quiet".to_owned(), window }];
+    let mut release = in_waves(seq, &["b"], OnFailure::Rollback);
+    release.header.rollout = Some(Arc::new(RolloutTerms { freeze, ..terms(OnFailure::Rollback) }));
+    release
+}
+
+fn pause(bench: &Bench) -> Pause {
+    Pause { reason: "by hand".to_owned(), since: bench.now, until: None }
+}
+
+/// What comes between the acknowledgement and `proceed`, and how it goes again.
+type Obstacle = (&'static str, fn(&mut Bench), fn(&mut Bench));
+
+/// The two hours between both: a laptop acknowledged, and slept until its freeze.
+#[test]
+fn it_waits_for_what_would_have_it_refused() {
+    let obstacles: [Obstacle; 3] = [
+        (
+            "a freeze",
+            |bench| bench.now = START.plus(2 * HOUR + 5 * MINUTE),
+            |bench| bench.now = START.plus(3 * HOUR + 2 * MINUTE),
+        ),
+        (
+            "a pause",
+            |bench| drop(bench.give(NodeInput::Pause(pause(bench)))),
+            |bench| drop(bench.give(NodeInput::Resume)),
+        ),
+        (
+            // The changes of a guarded run would be undone in the middle of the trial.
+            "a contact that is to follow a guarded change",
+            |bench| drop(bench.give(NodeInput::AwaitsContact(true))),
+            |bench| drop(bench.give(NodeInput::AwaitsContact(false))),
+        ),
+    ];
+    for (what, comes, goes) in obstacles {
+        let (held, next) = (Release::new(1, START, &["a"]), frozen_later(2));
+        let mut bench = Bench::holding(&held);
+        prepare(&mut bench, &next, &["canary"]);
+        acknowledge(&mut bench, &next, 7);
+        comes(&mut bench);
+        for _ in 0..2 {
+            let effects = proceeds(&mut bench, &next, Some(7));
+            assert_eq!(begun(&effects), None, "{what}");
+            assert!(said(&effects).is_empty(), "{what}: it said that it will");
+        }
+        goes(&mut bench);
+        assert!(begun(&proceeds(&mut bench, &next, Some(7))).is_some(), "{what}: it is said again");
+    }
+}
