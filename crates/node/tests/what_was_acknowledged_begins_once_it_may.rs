@@ -7,9 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::rollouts::{
-    MINUTE, acknowledge, begun, in_waves, prepare, proceeds, said, terms,
-};
+use common::rollouts::{MINUTE, acknowledge, begun, in_waves, prepare, proceeds, said, terms};
 use common::{Bench, Release, START, adoption_of, report, run_of};
 use model::window::DeclaredWindow;
 use model::{Pause, RunReport, Timestamp};
@@ -76,4 +74,31 @@ fn it_waits_for_what_would_have_it_refused() {
         goes(&mut bench);
         assert!(begun(&proceeds(&mut bench, &next, Some(7))).is_some(), "{what}: it is said again");
     }
+}
+
+/// ROL-7, CNV-6: one that waited for the end of a pause would be left as a switch that takes too long, which counts against
+/// its release.
+#[test]
+fn a_switch_that_began_is_not_held_up_by_a_pause() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    let request = begun(&proceeds(&mut bench, &next, Some(7))).unwrap().clone();
+    // Whatever runs already ends first.
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    let pause = pause(&bench);
+    let observes = bench.give(NodeInput::Pause(pause.clone()));
+    assert!(run_of(&observes).unwrap().pause.is_some(), "{observes:?}");
+    let effects = bench.give(NodeInput::Switch(Box::new(request.adoption)));
+    assert_eq!(adoption_of(&effects), None, "a run is under way: {effects:?}");
+    let observed = RunReport { paused: Some(pause), ..report(0, 1) };
+    let effects = bench.give(NodeInput::Ran(Box::new(observed)));
+    assert_eq!(adoption_of(&effects).unwrap().seq, 2);
+    let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
+    assert_eq!(run_of(&effects).unwrap().pause, None, "the switch is made");
+    let effects = bench.give(NodeInput::Ran(Box::new(report(1, 0))));
+    assert!(effects.contains(&NodeEffect::Switched(Ok(()))), "{effects:?}");
+    let effects = bench.give(NodeInput::RunNow(Default::default()));
+    assert!(run_of(&effects).unwrap().pause.is_some(), "the host is paused still: {effects:?}");
 }

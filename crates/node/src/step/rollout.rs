@@ -303,7 +303,8 @@ impl Node {
     /// What was acknowledged begins now: no contact is to follow a guarded change (CNV-11), within its window, and nothing
     /// came since that would have had the request refused.
     fn may_begin(&self, waiting: &WaitingRelease, now: Timestamp) -> bool {
-        !self.awaits_contact && waiting.prepared.as_ref().is_some_and(|wave| self.refusal(wave, now).is_none())
+        !self.awaits_contact
+            && waiting.prepared.as_ref().is_some_and(|wave| self.refusal(wave, now).is_none())
     }
 
     fn begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {

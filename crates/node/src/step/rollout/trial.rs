@@ -1,6 +1,6 @@
 //! What the node does while its host is switched to a release, confirms it or goes back.
 
-use model::{RunReport, Timestamp};
+use model::{Pause, RunReport, Timestamp};
 
 use super::super::{ContactState, Node, ReleaseChange};
 use super::{ConfirmTry, SwitchStage};
@@ -86,11 +86,16 @@ impl Node {
         }
     }
 
+    /// The pause that a run minds. A switch that began ends: one that waited for the end of a pause would be left, and
+    /// would count against its release.
+    pub(in crate::step) fn pause_of_run(&self) -> Option<Pause> {
+        self.pause.clone().filter(|_| !matches!(self.rollout.switch, Some(SwitchStage::Running)))
+    }
+
     /// A full run ended. What failed of its resources is for probes to judge, but for what is switched as a whole or not at
-    /// all; one that only observed, as the host is paused, is none.
+    /// all.
     pub(in crate::step) fn switch_ran(&mut self, report: &RunReport, effects: &mut Vec<NodeEffect>) {
-        let is_running = matches!(self.rollout.switch, Some(SwitchStage::Running));
-        if is_running && report.paused.is_none() {
+        if matches!(self.rollout.switch, Some(SwitchStage::Running)) {
             self.rollout.switch = None;
             effects.push(NodeEffect::Switched(report.not_switched().map_or(Ok(()), Err)));
         }
