@@ -195,11 +195,10 @@ impl RolloutActivation {
         self.part.generation() != generation || self.soak_ends(now).is_none()
     }
 
-    /// Whether a release that is to be activated takes the place of the one before at once. Where that waits for its boot,
-    /// the host goes back from it first, which is told of that one's rollout.
-    pub fn is_replaced(record: Option<&ActivationRecord>, target: GenerationId) -> bool {
-        let waits_for_boot = |record: &ActivationRecord| matches!(&record.under_way, ActivationStage::Deferred(trial) if trial.target.id != target);
-        !record.is_some_and(waits_for_boot)
+    /// Whether a release that is to be activated takes the place of the one before at once. One that is switched to, waits
+    /// to be confirmed or for its boot, or is left is left first, which is told of that one's rollout.
+    pub fn is_replaced(record: Option<&ActivationRecord>) -> bool {
+        record.is_none_or(|record| !record.under_way.is_guarded())
     }
 
     /// Whether its part in the rollout is over: it was left, or nothing is to be said of it any more.
@@ -352,6 +351,23 @@ mod tests {
         let watched = TrialStage::OnProbation { back_to: of(3).id.0 };
         assert_eq!(TrialStage::in_rollout(&record, Some(&of_third())), watched);
         assert_eq!(TrialStage::in_rollout(&record, None), TrialStage::Settled);
+    }
+
+    /// A release that the node began while the host was already on its way back from the one before is refused, and that
+    /// one's return is told of its own rollout.
+    #[test]
+    fn a_release_that_is_left_keeps_its_part() {
+        assert!(RolloutActivation::is_replaced(None));
+        let settled = ActivationRecord { confirmed: of(2), ..ActivationRecord::default() };
+        assert!(RolloutActivation::is_replaced(Some(&settled)));
+        let left = serde_json::json!({
+            "confirmed": of(2),
+            "underWay": {
+                "stage": "returning", "from": of(3), "cause": "not-confirmed", "boot": "b1", "deadlineMillis": 1,
+            },
+        });
+        let left: ActivationRecord = serde_json::from_value(left).unwrap();
+        assert!(!RolloutActivation::is_replaced(Some(&left)));
     }
 
     /// A release that was refused while the one before is watched still is no part of the node any more: it would answer a

@@ -7,11 +7,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::rollouts::{MINUTE, acknowledge, begun, in_waves, prepare, proceeds, said, terms};
+use common::rollouts::{MINUTE, acknowledge, begun, in_waves, of_groups, prepare, proceeds, said, terms};
 use common::{Bench, Release, START, adoption_of, report, run_of};
 use model::window::DeclaredWindow;
 use model::{Pause, RunReport, Timestamp};
-use node::{HeldSettings, NodeEffect, NodeInput};
+use node::{HeldSettings, NodeEffect, NodeInput, ReturnedRelease, TrialStage};
 use trust::rollout_terms::{FreezeTerms, OnFailure, RolloutTerms};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -101,4 +101,36 @@ fn a_switch_that_began_is_not_held_up_by_a_pause() {
     assert!(effects.contains(&NodeEffect::Switched(Ok(()))), "{effects:?}");
     let effects = bench.give(NodeInput::RunNow(Default::default()));
     assert!(run_of(&effects).unwrap().pause.is_some(), "the host is paused still: {effects:?}");
+}
+
+/// ROL-7: the host goes back from the release before by itself, after the next one was acknowledged. Were that begun, a run
+/// would be made beside that of the return, and nobody would be told of it.
+#[test]
+fn nothing_else_begins_while_the_host_goes_back() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
+    let third = in_waves(3, &["c"], OnFailure::Rollback);
+    let mut bench = Bench::holding(&held);
+    let before = bench.node.adoption().cloned();
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    let request = begun(&proceeds(&mut bench, &next, Some(7))).unwrap().clone();
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    bench.give(NodeInput::Switch(Box::new(request.adoption)));
+    bench.give(NodeInput::Adopted(HeldSettings::default()));
+    bench.give(NodeInput::Ran(Box::new(report(1, 0))));
+    bench.give(NodeInput::Trial(TrialStage::OnProbation { back_to: held.set.root() }));
+    prepare(&mut bench, &third, &["canary"]);
+    acknowledge(&mut bench, &third, 8);
+    bench.give(NodeInput::Trial(TrialStage::Returning));
+    let effects = proceeds(&mut bench, &third, Some(8));
+    assert_eq!(begun(&effects), None);
+    assert_eq!(run_of(&effects), None, "the return makes its own");
+    assert_eq!(bench.node.rollout_part().map(|part| part.seq), Some(2), "what it says is of that one");
+    let returned = ReturnedRelease { adoption: before, settings: HeldSettings::default(), last_run: None };
+    bench.give(NodeInput::Returned(Box::new(returned)));
+    bench.give(NodeInput::Trial(TrialStage::Settled));
+    proceeds(&mut bench, &third, Some(8));
+    bench.give(NodeInput::Fetched);
+    bench.give(of_groups(&["canary"]));
+    assert_eq!(begun(&proceeds(&mut bench, &third, Some(8))).unwrap().part.seq, 3, "it is back");
 }

@@ -245,7 +245,7 @@ impl ActivationTask {
             probes: request.probes.clone(),
         });
         let record = self.activation.as_ref().map(Activation::record);
-        if RolloutActivation::is_replaced(record, generation.id) {
+        if RolloutActivation::is_replaced(record) {
             self.kept = Some(RolloutActivation::new(&request, generation));
             if let Err(error) = self.setup.rollout.store(&self.kept) {
                 self.kept = None;

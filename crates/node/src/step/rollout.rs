@@ -300,11 +300,11 @@ impl Node {
         }
     }
 
-    /// What was acknowledged begins now: no contact is to follow a guarded change (CNV-11), within its window, and nothing
-    /// came since that would have had the request refused.
+    /// What was acknowledged begins now: no other release is switched to or left, no contact is to follow a guarded change
+    /// (CNV-11), within its window, and nothing came since that would have had the request refused.
     fn may_begin(&self, waiting: &WaitingRelease, now: Timestamp) -> bool {
-        !self.awaits_contact
-            && waiting.prepared.as_ref().is_some_and(|wave| self.refusal(wave, now).is_none())
+        let is_free = !self.awaits_contact && !self.rollout.keeps_others_out();
+        is_free && waiting.prepared.as_ref().is_some_and(|wave| self.refusal(wave, now).is_none())
     }
 
     fn begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {

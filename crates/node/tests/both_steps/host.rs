@@ -449,7 +449,7 @@ impl NodeHost for RealHost {
         let request = request(&order);
         let kept = RolloutActivation::new(&request, target);
         let activate = ActivationInput::Activate(Box::new(kept.order()));
-        if RolloutActivation::is_replaced(self.process.as_ref().map(Activation::record), target.id) {
+        if RolloutActivation::is_replaced(self.process.as_ref().map(Activation::record)) {
             self.kept = Some(kept);
         }
         self.give(activate, rng);
