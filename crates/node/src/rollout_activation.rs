@@ -224,14 +224,11 @@ impl RolloutActivation {
 impl TrialStage {
     /// As a record has it.
     pub fn of(record: &ActivationRecord) -> TrialStage {
-        let back_to = record.confirmed.id.0;
         match &record.under_way {
             ActivationStage::Settled => TrialStage::Settled,
-            ActivationStage::Armed(_) | ActivationStage::Confirming(_) => TrialStage::UnderWay { back_to },
-            ActivationStage::Deferred(_) => TrialStage::WaitsForBoot { back_to },
-            ActivationStage::Probation(probation) => {
-                TrialStage::OnProbation { back_to: probation.previous.id.0 }
-            }
+            ActivationStage::Armed(_) | ActivationStage::Confirming(_) => TrialStage::UnderWay,
+            ActivationStage::Deferred(_) => TrialStage::WaitsForBoot,
+            ActivationStage::Probation(_) => TrialStage::OnProbation,
             ActivationStage::Returning(_) => TrialStage::Returning,
         }
     }
@@ -240,9 +237,7 @@ impl TrialStage {
     /// that is confirmed: its probes are asked.
     pub fn in_rollout(record: &ActivationRecord, part: Option<&RolloutActivation>) -> TrialStage {
         match TrialStage::of(record) {
-            TrialStage::Settled if part.is_some() => {
-                TrialStage::OnProbation { back_to: record.confirmed.id.0 }
-            }
+            TrialStage::Settled if part.is_some() => TrialStage::OnProbation,
             stage => stage,
         }
     }
@@ -348,8 +343,7 @@ mod tests {
     #[test]
     fn a_host_that_runs_the_release_already_is_watched() {
         let record = ActivationRecord { confirmed: of(3), ..ActivationRecord::default() };
-        let watched = TrialStage::OnProbation { back_to: of(3).id.0 };
-        assert_eq!(TrialStage::in_rollout(&record, Some(&of_third())), watched);
+        assert_eq!(TrialStage::in_rollout(&record, Some(&of_third())), TrialStage::OnProbation);
         assert_eq!(TrialStage::in_rollout(&record, None), TrialStage::Settled);
     }
 

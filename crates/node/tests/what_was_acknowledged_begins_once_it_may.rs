@@ -118,7 +118,7 @@ fn nothing_else_begins_while_the_host_goes_back() {
     bench.give(NodeInput::Switch(Box::new(request.adoption)));
     bench.give(NodeInput::Adopted(HeldSettings::default()));
     bench.give(NodeInput::Ran(Box::new(report(1, 0))));
-    bench.give(NodeInput::Trial(TrialStage::OnProbation { back_to: held.set.root() }));
+    bench.give(NodeInput::Trial(TrialStage::OnProbation));
     prepare(&mut bench, &third, &["canary"]);
     acknowledge(&mut bench, &third, 8);
     bench.give(NodeInput::Trial(TrialStage::Returning));

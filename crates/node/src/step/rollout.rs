@@ -8,7 +8,7 @@
 //! answer {hold}, or of another rollout: what was prepared is dropped
 //! answer of a later release's rollout, and nothing is held: adopted once its wave's signed time lets it
 //! Switch -> adopted, a full run -> Switched
-//! answer {goBack}       -> the signed terms let it, and the pointer is to where it would return: GoBack
+//! answer {goBack}       -> the signed terms let it: GoBack, to the generation that the host's record names
 //!                          not begun: RollbackComplete in the log
 //! ```
 //!
@@ -20,10 +20,10 @@
 mod requests;
 mod trial;
 
+use model::Timestamp;
 use model::exchange::{Answer, Offer};
 use model::log::Cursor;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
-use model::{Digest, Timestamp};
 use rollout::BeginRefusal;
 use trust::Header;
 use trust::rollout_terms::OnFailure;
@@ -104,7 +104,7 @@ impl RolloutParticipation {
 
     /// A release is being activated, or left: no other one is taken.
     pub(super) fn keeps_others_out(&self) -> bool {
-        matches!(self.trial, TrialStage::UnderWay { .. } | TrialStage::Returning) || self.switch.is_some()
+        matches!(self.trial, TrialStage::UnderWay | TrialStage::Returning) || self.switch.is_some()
     }
 
     fn is_part(&self, dispatch: &RolloutDispatch) -> Option<&RolloutPart> {
@@ -269,7 +269,7 @@ impl Node {
                 true
             }
             RolloutTask::GoBack => {
-                self.on_go_back(dispatch, answer.offer.as_ref(), now, effects);
+                self.on_go_back(dispatch, now, effects);
                 false
             }
         }
@@ -323,11 +323,10 @@ impl Node {
             soak_secs: rules.gate(usize::from(placement.wave)).soak_secs,
             on_failure: terms.on_failure,
         };
-        let back_to = self.adoption.as_ref().map_or(Digest::ZERO, |held| held.root);
-        let waits_for_boot = matches!(self.rollout.trial, TrialStage::WaitsForBoot { .. });
+        let waits_for_boot = matches!(self.rollout.trial, TrialStage::WaitsForBoot);
         if !waits_for_boot {
             self.rollout.part = Some(part.clone());
-            self.rollout.trial = TrialStage::UnderWay { back_to };
+            self.rollout.trial = TrialStage::UnderWay;
         }
         let terms = terms_of(&terms.confirm, terms.on_failure);
         let adoption = Adoption { adopted_at: now, ..adoption };
@@ -335,21 +334,15 @@ impl Node {
         effects.push(NodeEffect::Activate(Box::new(request)));
     }
 
-    /// A stolen control plane can go back one generation, where the release lets it, and no further.
-    fn on_go_back(
-        &mut self,
-        dispatch: &RolloutDispatch,
-        offer: Option<&Offer>,
-        now: Timestamp,
-        effects: &mut Vec<NodeEffect>,
-    ) {
+    /// A stolen control plane can go back one generation, where the release lets it, and no further: the host goes to the
+    /// one that its own record names.
+    fn on_go_back(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.forget_other(dispatch);
         let Some(part) = self.rollout.is_part(dispatch) else {
             return self.did_not_begin(dispatch, now, effects);
         };
-        let Some(back_to) = self.rollout.trial.back_to() else { return };
-        let pointed = offer.map_or(Digest::ZERO, |offer| offer.entry.root);
-        if part.on_failure == OnFailure::Rollback && pointed == back_to {
+        // Whatever is pointed to: the control plane may not know yet what the host had.
+        if part.on_failure == OnFailure::Rollback {
             effects.push(NodeEffect::GoBack(part.root));
         }
     }

@@ -12,7 +12,7 @@ impl Node {
     /// A release that nothing holds back comes while another one waits for a boot: that is given up first, and the end of
     /// that leads to the next check-in.
     pub(in crate::step) fn supersedes(&mut self, adoption: &Adoption, effects: &mut Vec<NodeEffect>) -> bool {
-        let waits = matches!(self.rollout.trial, TrialStage::WaitsForBoot { .. });
+        let waits = matches!(self.rollout.trial, TrialStage::WaitsForBoot);
         if waits {
             effects.push(NodeEffect::Supersede(Box::new(adoption.clone())));
         }
@@ -32,8 +32,8 @@ impl Node {
             TrialStage::Returning => {
                 (self.rollout.switch, self.rollout.try_to_confirm, self.rollout.freed) = (None, None, false);
             }
-            TrialStage::UnderWay { .. } | TrialStage::OnProbation { .. } => {}
-            TrialStage::WaitsForBoot { .. } => self.rollout.try_to_confirm = None,
+            TrialStage::UnderWay | TrialStage::OnProbation => {}
+            TrialStage::WaitsForBoot => self.rollout.try_to_confirm = None,
         }
     }
 
