@@ -242,6 +242,23 @@ fn a_flood_of_requests_is_answered_a_few_times() {
     }
 }
 
+/// One that calls it back from one rollout after the other, none of which it began.
+#[test]
+fn a_flood_of_call_backs_is_answered_a_few_times() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
+    let mut bench = Bench::holding(&held);
+    let (began, mut facts) = (bench.now, 0);
+    for number in 0..100 {
+        let rollout = format!("main@{number:04x}").parse().unwrap();
+        let back = RolloutDispatch { rollout, ..dispatch(&next, RolloutTask::GoBack) };
+        // It calls again as soon as it may.
+        let answer = Answer { next_checkin_secs: 1, rollout: Some(back), ..answer() };
+        facts += said(&bench.exchange(answer)).len() as u64;
+    }
+    let minutes = bench.now.since(began).as_secs() / 60;
+    assert!(facts > 0 && facts <= 10 * (minutes + 1), "{facts} in {minutes} minutes");
+}
+
 #[test]
 fn a_paused_host_does_not_begin() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));

@@ -355,7 +355,8 @@ impl Node {
         }
         self.drop_waiting();
         let Some(held) = self.adoption.as_ref().filter(|held| held.seq != dispatch.seq) else { return };
-        if self.rollout.unbegun.as_ref() == Some(&dispatch.rollout) {
+        let is_said = self.rollout.unbegun.as_ref() == Some(&dispatch.rollout);
+        if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
         let event = RolloutEventBody::RollbackComplete { release: held.seq };
