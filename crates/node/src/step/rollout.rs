@@ -44,6 +44,8 @@ pub(super) struct RolloutParticipation {
     acknowledgement: Option<Acknowledgement>,
     /// What was refused last: each request once.
     rejected: Option<RejectedDispatch>,
+    /// What it began last, where the host did not leave it since: it was refused, where it is no part of the node any more.
+    begun: Option<RolloutId>,
     /// It was to go back in this rollout, which it did not begin, and said so: once.
     unbegun: Option<RolloutId>,
     answers: CountedAnswers,
@@ -292,8 +294,12 @@ impl Node {
             // It waits as it is: the control plane says it again.
             true if !self.may_begin(waiting, now) => {}
             true => self.begin(dispatch, now, effects),
-            // An agent that starts anew has forgotten what it said.
-            false if self.rollout.acknowledged(&dispatch.rollout).is_none() => {
+            // An agent that starts anew has forgotten what it said. One that began knows better, and was refused: it said so,
+            // and would be again, whatever the control plane made of that.
+            false
+                if self.rollout.acknowledged(&dispatch.rollout).is_none()
+                    && self.rollout.begun.as_ref() != Some(&dispatch.rollout) =>
+            {
                 self.answer_request(dispatch, None, now, effects);
             }
             false => {}
@@ -315,6 +321,7 @@ impl Node {
         let WaitingRelease { adoption, prepared, .. } = *waiting;
         let Some(PreparedWave { rules, placement, probes }) = prepared else { return };
         self.rollout.acknowledgement = None;
+        self.rollout.begun = Some(dispatch.rollout.clone());
         let terms = rules.terms();
         let part = RolloutPart {
             rollout: dispatch.rollout.clone(),

@@ -31,6 +31,7 @@ impl Node {
             }
             TrialStage::Returning => {
                 (self.rollout.switch, self.rollout.try_to_confirm, self.rollout.freed) = (None, None, false);
+                self.rollout.begun = None;
             }
             TrialStage::UnderWay | TrialStage::OnProbation => {}
             TrialStage::WaitsForBoot => self.rollout.try_to_confirm = None,
