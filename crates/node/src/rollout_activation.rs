@@ -111,7 +111,8 @@ impl RolloutActivation {
         vec![failed(why), RolloutEventBody::RollbackComplete { release: confirmed.seq }]
     }
 
-    /// What a process that begins says of what the one before it, or the watchdog, came to; before it goes on.
+    /// What a process that begins says of what the one before it, or the watchdog, came to; before it goes on. `record`: as
+    /// it found it. What it makes of that itself, a boot that it counts as well, it tells as it does so.
     pub fn resumed(&mut self, record: &ActivationRecord, now: &BootMoment) -> Vec<RolloutEventBody> {
         let id = self.target.id;
         let was_told_here = self.complete.as_ref().is_some_and(|complete| complete.boot == now.boot);

@@ -109,10 +109,11 @@ impl Host {
         // It is durable as it is.
         let kept = serde_json::to_vec(&self.rollout).unwrap();
         self.rollout = serde_json::from_slice(&kept).unwrap();
-        let (activation, effects) = start(self.activation.record().clone(), now);
+        let found = self.activation.record().clone();
+        let (activation, effects) = start(found.clone(), now);
         self.activation = activation;
         self.heard.clear();
-        self.heard.extend(self.rollout.resumed(self.activation.record(), now));
+        self.heard.extend(self.rollout.resumed(&found, now));
         self.carry_out(effects, now);
     }
 }
@@ -170,6 +171,28 @@ fn a_boot_in_mid_soak_begins_it_anew() {
     // The same boot again says nothing twice.
     host.starts(&moment("b2", 6 + SOAK));
     assert!(!host.heard.iter().any(|event| matches!(event, RolloutEventBody::ActivationComplete { .. })));
+}
+
+/// The switch asked for a boot: that it runs since is said once, by whoever counts the boot or comes after that one.
+#[test]
+fn a_boot_that_the_switch_asked_for_completes_it_once() {
+    let mut host = Host::new(&moment("b1", 100));
+    let end = SwitchEnd::NeedsReboot { component: "kernel".to_owned() };
+    host.give(ActivationInput::Switched { target: id("next"), end }, &moment("b1", 110));
+    let deferred = host.activation.record().clone();
+    let complete = RolloutEventBody::ActivationComplete { release: 2, boot: "b2".to_owned() };
+    let times = |host: &Host| host.heard.iter().filter(|event| **event == complete).count();
+    host.starts(&moment("b2", 5));
+    assert_eq!(times(&host), 1, "{:?}", host.heard);
+    host.starts(&moment("b2", 9));
+    assert_eq!(times(&host), 0, "it was said in this boot: {:?}", host.heard);
+    // A process that counted the boot, and ended before it said so.
+    let counted = start(deferred, &moment("b3", 5)).0;
+    host.activation = counted;
+    host.starts(&moment("b3", 9));
+    let heard =
+        host.heard.iter().filter(|event| matches!(event, RolloutEventBody::ActivationComplete { .. }));
+    assert_eq!(heard.count(), 1, "{:?}", host.heard);
 }
 
 #[test]

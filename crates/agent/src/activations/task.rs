@@ -6,8 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationStage, ActivationTerms, BootId,
-    BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits, ProbeTopology, SwitchEnd,
+    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationRecord, ActivationStage,
+    ActivationTerms, BootId, BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits,
+    ProbeTopology, SwitchEnd,
 };
 use model::log::FactBody;
 use node::{ActivationRequest, Adoption, RolloutActivation, TrialStage};
@@ -87,9 +88,7 @@ impl ActivationTask {
     }
 
     fn go_on(&mut self) {
-        let Some(effects) = self.load() else { return };
-        let Some(activation) = &self.activation else { return };
-        let record = activation.record().clone();
+        let Some((record, effects)) = self.load() else { return };
         let now = self.now();
         let (events, order) = match &mut self.kept {
             Some(kept) => {
@@ -108,8 +107,9 @@ impl ActivationTask {
         self.settle();
     }
 
-    /// Reads the record, and goes on with it: what is to be done first. Nothing where it cannot be read.
-    fn load(&mut self) -> Option<Vec<ActivationEffect>> {
+    /// Reads the record, and goes on with it: the record as it was found, and what is to be done first. Nothing where it
+    /// cannot be read.
+    fn load(&mut self) -> Option<(ActivationRecord, Vec<ActivationEffect>)> {
         let now = self.now();
         let durable = self.setup.storage.durable();
         let found = self.setup.files.load(durable, &now);
@@ -131,9 +131,10 @@ impl ActivationTask {
         let process = self.setup.mark.process();
         let found_host = FoundHost { process, runs };
         let limits = GenerationLimits::default();
+        let record = found.record.clone();
         let (activation, effects) = Activation::start(found.record, limits, found_host, &now);
         self.activation = Some(activation);
-        Some(effects)
+        Some((record, effects))
     }
 
     pub(super) fn run(mut self, inbox: &Receiver<ActivationCommand>) {
@@ -229,7 +230,7 @@ impl ActivationTask {
         let durable = self.setup.storage.durable();
         let generation = self.setup.files.keep(durable, &request.adoption);
         if self.activation.is_none()
-            && let Some(effects) = self.load()
+            && let Some((_, effects)) = self.load()
         {
             self.carry_out_all(effects);
         }
