@@ -43,13 +43,16 @@ pub struct RolloutActivation {
     /// That it converged was said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     converged: bool,
+    /// That the host leaves it as it failed was said.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    failed: bool,
 }
 
 impl RolloutActivation {
     /// One that begins.
     pub fn new(request: &ActivationRequest, target: Generation) -> RolloutActivation {
         let ActivationRequest { part, terms, probes, .. } = request.clone();
-        RolloutActivation { part, target, terms, probes, complete: None, converged: false }
+        RolloutActivation { part, target, terms, probes, complete: None, converged: false, failed: false }
     }
 
     /// What the host is to do.
@@ -96,9 +99,7 @@ impl RolloutActivation {
             ActivationFact::FailedAfterConfirm { generation, failure } if *generation == id => {
                 vec![failed(failure.to_string())]
             }
-            ActivationFact::Returning { from, cause, .. } if *from == id && *cause != ReturnCause::Halted => {
-                vec![failed(cause.to_string())]
-            }
+            ActivationFact::Returning { from, cause, .. } if *from == id => self.fails(cause),
             ActivationFact::Returned { from, .. } if *from == id => {
                 vec![RolloutEventBody::RollbackComplete { release: confirmed.seq }]
             }
@@ -125,6 +126,8 @@ impl RolloutActivation {
             ActivationStage::Probation(_) if record.confirmed.id == id && !was_told_here => {
                 vec![self.completed(now), declared(&self.probes)]
             }
+            // Whoever began the return may have ended before it said so.
+            ActivationStage::Returning(back) if back.from.id == id => self.fails(&back.cause),
             ActivationStage::Settled | ActivationStage::Probation(_) if record.confirmed.id != id => {
                 let ended = record.returned.as_ref().filter(|ended| ended.from.id == id);
                 if let Some(ended) = ended.filter(|_| self.complete.is_some()) {
@@ -139,12 +142,16 @@ impl RolloutActivation {
     }
 
     /// The host is back from it.
-    fn left(&self, cause: &ReturnCause, confirmed: Generation) -> Vec<RolloutEventBody> {
-        match cause {
-            // Nothing failed on this host.
-            ReturnCause::Halted => vec![RolloutEventBody::RollbackComplete { release: confirmed.seq }],
-            cause => self.given_up(cause.to_string(), confirmed),
-        }
+    fn left(&mut self, cause: &ReturnCause, confirmed: Generation) -> Vec<RolloutEventBody> {
+        let mut events = self.fails(cause);
+        events.push(RolloutEventBody::RollbackComplete { release: confirmed.seq });
+        events
+    }
+
+    /// That the host leaves it, and why: once, and not where its rollout was halted, as nothing failed on this host.
+    fn fails(&mut self, cause: &ReturnCause) -> Vec<RolloutEventBody> {
+        let is_news = *cause != ReturnCause::Halted && !std::mem::replace(&mut self.failed, true);
+        is_news.then(|| failed(cause.to_string())).into_iter().collect()
     }
 
     /// What is said again to a control plane that knows nothing of it.
@@ -296,6 +303,7 @@ mod tests {
             probes: ProbeTopology::default(),
             complete: None,
             converged: false,
+            failed: false,
         }
     }
 

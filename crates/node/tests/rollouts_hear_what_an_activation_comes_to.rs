@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use activation::{
     Activation, ActivationEffect, ActivationInput, ActivationProcess, ActivationRecord, ActivationTerms,
-    BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits, HealthProbe,
+    AfterConfirm, BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits, HealthProbe,
     HealthProbeKind, HealthProbeMode, HealthProbeOutcome, HealthProbeResult, ProbeTopology, SwitchEnd,
 };
 use model::rollout::{MAX_EVENT_TEXT, RolloutEventBody};
@@ -53,6 +53,12 @@ fn request() -> ActivationRequest {
     ActivationRequest { part, adoption, terms: ActivationTerms::default(), probes }
 }
 
+/// One that goes back where its probes go on failing after it was confirmed.
+fn returning() -> ActivationRequest {
+    let terms = ActivationTerms { after_confirm: AfterConfirm::Return, ..ActivationTerms::default() };
+    ActivationRequest { terms, ..request() }
+}
+
 /// A host on its confirmed generation, and what its rollout heard.
 struct Host {
     activation: Activation,
@@ -62,10 +68,14 @@ struct Host {
 
 impl Host {
     fn new(now: &BootMoment) -> Host {
+        Host::of(request(), now)
+    }
+
+    fn of(request: ActivationRequest, now: &BootMoment) -> Host {
         let confirmed = Generation { id: id("held"), seq: 1, bytes: 1 };
         let record = ActivationRecord { confirmed, ..ActivationRecord::default() };
         let next = Generation { id: id("next"), seq: 2, bytes: 1 };
-        let rollout = RolloutActivation::new(&request(), next);
+        let rollout = RolloutActivation::new(&request, next);
         let mut host = Host { activation: start(record, now).0, rollout, heard: Vec::new() };
         host.give(ActivationInput::Activate(Box::new(host.rollout.order())), now);
         host
@@ -221,6 +231,47 @@ fn a_return_is_told_by_whoever_hears_of_it() {
     by_watchdog.starts(&moment("b1", 140));
     let message = said.to_owned();
     assert_eq!(by_watchdog.heard, [RolloutEventBody::Failed { message }, back]);
+}
+
+/// ROL-12: its rollout counts it as confirmed, and was not through yet; then its service hangs. That it failed and that it is
+/// back is said, each once, whoever of the agent's processes comes to say it.
+#[test]
+fn one_that_converged_and_is_left_later_is_told_once() {
+    let kinds = |heard: &[RolloutEventBody]| -> Vec<&'static str> {
+        let kind = |event: &RolloutEventBody| match event {
+            RolloutEventBody::Failed { message } => {
+                assert_eq!(message, "the probe web failed: it did not end in its time");
+                Some("failed")
+            }
+            RolloutEventBody::RollbackComplete { release: 1 } => Some("back"),
+            _ => None,
+        };
+        heard.iter().filter_map(kind).collect()
+    };
+    // Where the process ends that goes back: whether it had said that it failed.
+    for ends in [None, Some(false), Some(true)] {
+        let mut host = Host::of(returning(), &moment("b1", 100));
+        host.switched(&moment("b1", 110));
+        host.probed(HealthProbeOutcome::Passed, &moment("b1", 111));
+        host.confirmed(&moment("b1", 112));
+        assert!(host.converges(&moment("b1", 110 + SOAK)));
+        host.probed(HealthProbeOutcome::TimedOut, &moment("b1", 7200));
+        host.heard.clear();
+        let unsaid = host.rollout.clone();
+        host.give(ActivationInput::Tick, &moment("b1", 7210));
+        assert_eq!(kinds(&host.heard), ["failed"]);
+        if let Some(is_said) = ends {
+            host.rollout = if is_said { host.rollout } else { unsaid };
+            host.starts(&moment("b1", 7220));
+            assert_eq!(kinds(&host.heard).len(), usize::from(!is_said), "{ends:?} {:?}", host.heard);
+        }
+        host.heard.clear();
+        host.give(ActivationInput::Returned, &moment("b1", 7300));
+        assert_eq!(kinds(&host.heard), ["back"], "{ends:?}");
+        let record = host.activation.record();
+        assert!(host.rollout.is_over(record), "{ends:?}: it is no part of the node any more");
+        assert!(record.quarantine.of(id("next")).is_some(), "{ends:?}: it is refused from now on");
+    }
 }
 
 /// It is confirmed, and stays as its terms say. What its probe came to is within the bound of an event, and has nothing

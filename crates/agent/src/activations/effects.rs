@@ -214,7 +214,7 @@ impl ActivationTask {
         };
         let Some(kept) = &mut self.kept else { return };
         let events = kept.told(fact, confirmed, &now);
-        let is_kept = matches!(fact, ActivationFact::Completed { .. });
+        let is_kept = matches!(fact, ActivationFact::Completed { .. } | ActivationFact::Returning { .. });
         self.report(events);
         if is_kept {
             self.keep_rollout();
