@@ -21,6 +21,10 @@ use model::{Digest, Pause, Timestamp};
 use node::{CheckInWay, HeldSettings, NodeEffect, NodeInput, Restored, ReturnedRelease, TrialStage};
 use trust::rollout_terms::{FreezeTerms, OnFailure, PinTerms, RolloutTerms, WaveMembers};
 
+fn is_at_once(effects: &[NodeEffect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, NodeEffect::AdoptedAtOnce(_)))
+}
+
 #[test]
 fn it_begins_once_the_acknowledgement_was_taken() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
@@ -57,6 +61,7 @@ fn it_begins_once_the_acknowledgement_was_taken() {
     assert_eq!(adoption_of(&effects).unwrap().seq, 2);
     let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
     assert_eq!(run_of(&effects).unwrap().root, next.set.root());
+    assert!(!is_at_once(&effects), "it is on trial: {effects:?}");
     let effects = bench.give(NodeInput::Ran(Box::new(report(1, 0))));
     assert!(effects.contains(&NodeEffect::Switched(Ok(()))), "{effects:?}");
     assert_eq!(bench.check_in().held.unwrap().seq, 2);
@@ -419,8 +424,10 @@ fn an_answer_of_before_confirms_nothing() {
 #[test]
 fn a_release_without_terms_is_adopted_at_once() {
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
-    let effects = bench.adopt(&Release::new(2, START, &["b"]));
+    let second = Release::new(2, START, &["b"]);
+    let effects = bench.adopt(&second);
     assert!(run_of(&effects).is_some());
+    assert!(effects.contains(&NodeEffect::AdoptedAtOnce(second.set.root())), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Prepare(_))), "{effects:?}");
     // One that comes while another one is tried waits.
     bench.give(NodeInput::Ran(Box::new(report(0, 1))));

@@ -211,7 +211,7 @@ impl ActivationTask {
             ActivationCommand::GoBack(generation) => self.give(ActivationInput::Halted(generation)),
             ActivationCommand::RolloutEnded(generation) => self.rollout_ended(generation),
             ActivationCommand::Restate(generation) => self.restate(generation),
-            ActivationCommand::AdoptedAtOnce => self.adopted_at_once(),
+            ActivationCommand::AdoptedAtOnce(_) => self.adopted_at_once(),
             ActivationCommand::Probed(result) => self.give(ActivationInput::Probe(result)),
             ActivationCommand::Stop => {}
         }

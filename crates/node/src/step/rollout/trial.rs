@@ -114,11 +114,6 @@ impl Node {
         self.next_contact = self.next_contact.min(now);
     }
 
-    /// Whether the release that is being adopted is one that the host is switched to.
-    pub fn is_switching(&self) -> bool {
-        self.rollout.switch.is_some()
-    }
-
     /// A check-in is made.
     pub(in crate::step) fn try_is_asked(&mut self) {
         if self.rollout.try_to_confirm == Some(ConfirmTry::Requested) {
