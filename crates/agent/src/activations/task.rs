@@ -211,7 +211,7 @@ impl ActivationTask {
             ActivationCommand::GoBack(generation) => self.give(ActivationInput::Halted(generation)),
             ActivationCommand::RolloutEnded(generation) => self.rollout_ended(generation),
             ActivationCommand::Restate(generation) => self.restate(generation),
-            ActivationCommand::AdoptedAtOnce(_) => self.adopted_at_once(),
+            ActivationCommand::AdoptedAtOnce(held) => self.adopted_at_once(held),
             ActivationCommand::Probed(result) => self.give(ActivationInput::Probe(result)),
             ActivationCommand::Stop => {}
         }
@@ -274,23 +274,28 @@ impl ActivationTask {
         self.give(ActivationInput::Activate(Box::new(ActivationOrder { target, terms, probes })));
     }
 
-    /// What is held is what is confirmed.
-    fn adopted_at_once(&mut self) {
-        let Some(activation) = &self.activation else {
-            // A return of before is no news any more.
-            return self.show(TrialStage::Settled, None);
-        };
-        let record = activation.record();
-        if let ActivationStage::Probation(_) = record.under_way {
-            let generation = record.confirmed.id;
+    /// What is held is what is confirmed, though the disk may not say so yet: whoever finds the record next does
+    /// ([`ActivationRecord::found`]).
+    fn adopted_at_once(&mut self, held: GenerationId) {
+        if let Some(activation) = &self.activation
+            && let ActivationStage::Probation(_) = activation.record().under_way
+        {
+            let generation = activation.record().confirmed.id;
             self.give(ActivationInput::RolloutEnded(generation));
         }
-        let is_settled = |known: &Activation| known.record().under_way == ActivationStage::Settled;
-        if self.activation.as_ref().is_some_and(is_settled) {
-            self.probes.stop();
-            (self.activation, self.kept) = (None, None);
+        let goes_on = |record: &ActivationRecord| {
+            record.under_way != ActivationStage::Settled && !record.is_replaced_by(held)
+        };
+        if self.activation.as_ref().is_some_and(|known| goes_on(known.record())) {
+            return;
+        }
+        self.probes.stop();
+        self.activation = None;
+        if self.kept.take().is_some() {
             self.keep_rollout();
         }
+        // A return of before is no news any more.
+        self.show(TrialStage::Settled, None);
     }
 
     fn restate(&mut self, generation: GenerationId) {
