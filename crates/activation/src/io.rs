@@ -132,8 +132,6 @@ pub enum ActivationInput {
         /// What keeping it takes, in bytes.
         bytes: u64,
     },
-    /// Somebody at the host lets a generation be tried again.
-    LiftQuarantine(GenerationId),
     /// Time went on.
     Tick,
 }
@@ -374,10 +372,5 @@ pub enum ActivationFact {
     NotPersisted {
         /// Why.
         reason: String,
-    },
-    /// A generation may be tried again.
-    QuarantineLifted {
-        /// The generation.
-        generation: GenerationId,
     },
 }

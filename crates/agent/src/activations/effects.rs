@@ -264,7 +264,7 @@ fn log(fact: &ActivationFact) {
         ActivationFact::WatchdogNotSet { reason } | ActivationFact::NotPersisted { reason } => {
             tracing::error!("what guards an activation cannot be kept: {}", model::text::one_line(reason));
         }
-        ActivationFact::ProbesDeclared { .. } | ActivationFact::QuarantineLifted { .. } => {}
+        ActivationFact::ProbesDeclared { .. } => {}
     }
 }
 
