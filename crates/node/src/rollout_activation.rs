@@ -72,7 +72,7 @@ impl RolloutActivation {
             // The same request again.
             ActivationFact::Refused { refusal: ActivationRefusal::UnderWay, .. } => Vec::new(),
             ActivationFact::Refused { target, refusal } if *target == id => {
-                self.given_up(refusal.to_string(), confirmed)
+                RolloutActivation::given_up(refusal.to_string(), confirmed)
             }
             ActivationFact::Started { target } if *target == id => vec![RolloutEventBody::ActivationStarted],
             ActivationFact::Completed { target } if *target == id => vec![self.completed(now)],
@@ -107,8 +107,8 @@ impl RolloutActivation {
         }
     }
 
-    /// Nothing of it was, or could be, begun.
-    pub fn given_up(&self, why: String, confirmed: Generation) -> Vec<RolloutEventBody> {
+    /// What is said of a release of which nothing was, or could be, begun. `confirmed`: where the host is.
+    pub fn given_up(why: String, confirmed: Generation) -> Vec<RolloutEventBody> {
         vec![failed(why), RolloutEventBody::RollbackComplete { release: confirmed.seq }]
     }
 
@@ -135,7 +135,9 @@ impl RolloutActivation {
                 }
                 // Of one that was not begun nothing is said: it is acknowledged and begun as it is asked for again.
                 let known = record.quarantine.all().iter().find(|known| known.id == id);
-                known.map_or_else(Vec::new, |known| self.given_up(known.cause.to_string(), record.confirmed))
+                let given_up =
+                    |cause: &ReturnCause| RolloutActivation::given_up(cause.to_string(), record.confirmed);
+                known.map(|known| given_up(&known.cause)).unwrap_or_default()
             }
             _ => Vec::new(),
         }

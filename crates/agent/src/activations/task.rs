@@ -261,10 +261,8 @@ impl ActivationTask {
     fn not_begun(&mut self, request: &ActivationRequest, why: String) {
         let confirmed =
             self.activation.as_ref().map_or(Generation::AS_FOUND, |known| known.record().confirmed);
-        let generation = Generation { id: request.part.generation(), seq: request.part.seq, bytes: 0 };
         tracing::error!(why, release = request.part.seq, "the release is not activated");
-        let events = RolloutActivation::new(request, generation).given_up(why, confirmed);
-        self.report_of(request.part.rollout.clone(), events);
+        self.report_of(request.part.rollout.clone(), RolloutActivation::given_up(why, confirmed));
         self.settle();
     }
 
