@@ -71,6 +71,28 @@ pub enum SwitchEnd {
     },
 }
 
+impl SwitchEnd {
+    /// How a switch ended that came to this. `boot`: what asks for a boot of the host; it counts where nothing did before
+    /// the switch (`was_required`), and comes before another agent, as that starts with the boot. `agent`: takes up the
+    /// agent of the release; whether it is another one, or why it is refused.
+    pub fn after(
+        switch: Result<(), String>,
+        boot: Option<String>,
+        was_required: bool,
+        agent: impl FnOnce() -> Result<bool, String>,
+    ) -> SwitchEnd {
+        let new_agent = match (switch, boot.filter(|_| !was_required)) {
+            (Ok(()), Some(component)) => return SwitchEnd::NeedsReboot { component },
+            (switch, _) => switch.and_then(|()| agent()),
+        };
+        match new_agent {
+            Ok(true) => SwitchEnd::NeedsNewAgent,
+            Ok(false) => SwitchEnd::Done,
+            Err(reason) => SwitchEnd::Failed { reason },
+        }
+    }
+}
+
 /// What happens to an activation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActivationInput {

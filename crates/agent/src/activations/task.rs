@@ -310,18 +310,9 @@ impl ActivationTask {
     fn switched(&mut self, end: Result<(), String>) {
         let Some(switch) = self.switch.take() else { return };
         let target = switch.target.id;
-        let end = match end.and_then(|()| self.setup.files.arrive(target).map_err(|error| chain(&error))) {
-            Err(reason) => SwitchEnd::Failed { reason },
-            Ok(()) => match super::effects::required_boot(&self.setup.host) {
-                Some(component) if !switch.boot_was_required => SwitchEnd::NeedsReboot { component },
-                // Before that is durable: whoever starts the agent from then on goes by its unit of the release.
-                _ if self.is_replaced() => match self.setup.files.watchdog().take_up_agent() {
-                    Ok(()) => SwitchEnd::NeedsNewAgent,
-                    Err(error) => SwitchEnd::Failed { reason: super::effects::refused_unit(&error) },
-                },
-                _ => SwitchEnd::Done,
-            },
-        };
+        let end = end.and_then(|()| self.setup.files.arrive(target).map_err(|error| chain(&error)));
+        let boot = super::effects::required_boot(&self.setup.host);
+        let end = SwitchEnd::after(end, boot, switch.boot_was_required, || self.take_up_agent());
         let is_there = !matches!(end, SwitchEnd::Failed { .. });
         self.give(ActivationInput::Switched { target, end });
         if is_there {
