@@ -25,7 +25,7 @@ use model::rollout::{DeclaredProbe, MAX_EVENT_TEXT, ProbeMode, ProbeOutcome, Rol
 use model::text::beginning;
 use serde::{Deserialize, Serialize};
 
-use crate::rollout_part::{ActivationRequest, RolloutPart, TrialStage};
+use crate::rollout_part::{RolloutPart, TrialStage};
 
 /// An activation that is of a rollout; durable before anything of it is carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,8 +50,8 @@ pub struct RolloutActivation {
 
 impl RolloutActivation {
     /// One that begins.
-    pub fn new(request: &ActivationRequest, target: Generation) -> RolloutActivation {
-        let ActivationRequest { part, terms, probes, .. } = request.clone();
+    pub fn new(part: RolloutPart, order: ActivationOrder) -> RolloutActivation {
+        let ActivationOrder { target, terms, probes } = order;
         RolloutActivation { part, target, terms, probes, complete: None, converged: false, failed: false }
     }
 

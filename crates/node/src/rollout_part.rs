@@ -78,7 +78,7 @@ pub struct ReturnedRelease {
 }
 
 /// What signed terms ask of an activation.
-pub(crate) fn terms_of(confirm: &ConfirmTerms, on_failure: OnFailure) -> ActivationTerms {
+pub fn activation_terms(confirm: &ConfirmTerms, on_failure: OnFailure) -> ActivationTerms {
     ActivationTerms {
         window: std::time::Duration::from_secs(confirm.window_secs),
         tries: confirm.tries,

@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationInput, ActivationProcess, ActivationRecord, ActivationTerms,
-    AfterConfirm, BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits, HealthProbe,
-    HealthProbeKind, HealthProbeMode, HealthProbeOutcome, HealthProbeResult, ProbeTopology, SwitchEnd,
+    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
+    ActivationTerms, AfterConfirm, BootMoment, BootTime, FoundHost, Generation, GenerationId,
+    GenerationLimits, HealthProbe, HealthProbeKind, HealthProbeMode, HealthProbeOutcome, HealthProbeResult,
+    ProbeTopology, SwitchEnd,
 };
 use model::rollout::{MAX_EVENT_TEXT, RolloutEventBody};
 use model::{Digest, Timestamp};
@@ -75,7 +76,8 @@ impl Host {
         let confirmed = Generation { id: id("held"), seq: 1, bytes: 1 };
         let record = ActivationRecord { confirmed, ..ActivationRecord::default() };
         let next = Generation { id: id("next"), seq: 2, bytes: 1 };
-        let rollout = RolloutActivation::new(&request, next);
+        let ActivationRequest { part, terms, probes, .. } = request;
+        let rollout = RolloutActivation::new(part, ActivationOrder { target: next, terms, probes });
         let mut host = Host { activation: start(record, now).0, rollout, heard: Vec::new() };
         host.give(ActivationInput::Activate(Box::new(host.rollout.order())), now);
         host

@@ -247,7 +247,7 @@ impl ActivationTask {
         });
         let record = self.activation.as_ref().map(Activation::record);
         if RolloutActivation::is_replaced(record) {
-            self.kept = Some(RolloutActivation::new(&request, generation));
+            self.kept = Some(RolloutActivation::new(request.part.clone(), (*order).clone()));
             if let Err(error) = self.setup.rollout.store(&self.kept) {
                 self.kept = None;
                 return self.not_begun(&request, chain(&error));

@@ -32,7 +32,7 @@ use super::counted_answers::CountedAnswers;
 use super::waiting_release::{PreparedWave, RolloutNames, WaitingRelease, wave_of};
 use super::{Node, ReleaseChange};
 use crate::io::NodeEffect;
-use crate::rollout_part::{ActivationRequest, PreparedRelease, RolloutPart, TrialStage, terms_of};
+use crate::rollout_part::{ActivationRequest, PreparedRelease, RolloutPart, TrialStage, activation_terms};
 use crate::state::Adoption;
 
 /// How the node stands in rollouts.
@@ -335,7 +335,7 @@ impl Node {
             self.rollout.part = Some(part.clone());
             self.rollout.trial = TrialStage::UnderWay;
         }
-        let terms = terms_of(&terms.confirm, terms.on_failure);
+        let terms = activation_terms(&terms.confirm, terms.on_failure);
         let adoption = Adoption { adopted_at: now, ..adoption };
         let request = ActivationRequest { part, adoption, terms, probes };
         effects.push(NodeEffect::Activate(Box::new(request)));
