@@ -23,7 +23,6 @@ impl Node {
             self.acknowledge(&dispatch.rollout, Some(until), now, effects);
             return false;
         }
-        self.rollout.begun.take_if(|begun| *begun == dispatch.rollout);
         let is_asked = match &self.change {
             ReleaseChange::Waiting(waiting) => waiting.names.has(dispatch),
             ReleaseChange::None if self.rollout.trial == TrialStage::Settled => {
