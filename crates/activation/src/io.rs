@@ -71,6 +71,28 @@ pub enum SwitchEnd {
     },
 }
 
+impl SwitchEnd {
+    /// How a switch ended that came to this. `boot`: what asks for a boot of the host; it counts where nothing did before
+    /// the switch (`was_required`), and comes before another agent, as that starts with the boot. `agent`: takes up the
+    /// agent of the release; whether it is another one, or why it is refused.
+    pub fn after(
+        switch: Result<(), String>,
+        boot: Option<String>,
+        was_required: bool,
+        agent: impl FnOnce() -> Result<bool, String>,
+    ) -> SwitchEnd {
+        let new_agent = match (switch, boot.filter(|_| !was_required)) {
+            (Ok(()), Some(component)) => return SwitchEnd::NeedsReboot { component },
+            (switch, _) => switch.and_then(|()| agent()),
+        };
+        match new_agent {
+            Ok(true) => SwitchEnd::NeedsNewAgent,
+            Ok(false) => SwitchEnd::Done,
+            Err(reason) => SwitchEnd::Failed { reason },
+        }
+    }
+}
+
 /// What happens to an activation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActivationInput {
@@ -132,8 +154,6 @@ pub enum ActivationInput {
         /// What keeping it takes, in bytes.
         bytes: u64,
     },
-    /// Somebody at the host lets a generation be tried again.
-    LiftQuarantine(GenerationId),
     /// Time went on.
     Tick,
 }
@@ -374,10 +394,5 @@ pub enum ActivationFact {
     NotPersisted {
         /// Why.
         reason: String,
-    },
-    /// A generation may be tried again.
-    QuarantineLifted {
-        /// The generation.
-        generation: GenerationId,
     },
 }

@@ -87,10 +87,8 @@ impl Quarantine {
         });
     }
 
-    /// A generation may be activated again; whether it was remembered.
-    pub(crate) fn lift(&mut self, id: GenerationId) -> bool {
-        let before = self.0.len();
+    /// A generation may be activated again.
+    pub(crate) fn lift(&mut self, id: GenerationId) {
         self.0.retain(|known| known.id != id);
-        self.0.len() != before
     }
 }

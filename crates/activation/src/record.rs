@@ -277,9 +277,7 @@ impl ActivationRecord {
                 record.returned = None;
             }
             // So it did here, and its process ended before that was written down.
-            if let ActivationStage::Probation(probation) = &record.under_way
-                && ![record.confirmed.id, probation.previous.id].contains(&held.id)
-            {
+            if record.is_replaced_by(held.id) {
                 record.under_way = ActivationStage::Settled;
                 record.confirmed = held;
                 record.keep(held);
@@ -301,6 +299,17 @@ impl ActivationRecord {
             });
         }
         record
+    }
+
+    /// Another release than the one on probation and the one before is held: it came at once, and there is no way back from
+    /// it to either.
+    pub fn is_replaced_by(&self, held: GenerationId) -> bool {
+        match &self.under_way {
+            ActivationStage::Probation(probation) => {
+                ![self.confirmed.id, probation.previous.id].contains(&held)
+            }
+            _ => false,
+        }
     }
 
     /// The host is on its confirmed generation by what was durable before, and leaves it with this record. `before`:

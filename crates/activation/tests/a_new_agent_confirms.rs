@@ -76,3 +76,31 @@ fn one_that_cannot_start_is_a_switch_that_failed() {
     let ActivationStage::Returning(back) = &host.record().under_way else { panic!("it goes back") };
     assert_eq!(back.cause, ReturnCause::SwitchFailed { reason });
 }
+
+#[test]
+fn a_switch_ends_as_what_it_asks_for() {
+    let failed = |why: &str| SwitchEnd::Failed { reason: why.to_owned() };
+    let deferred = SwitchEnd::NeedsReboot { component: "kernel".to_owned() };
+    // The switch, whether a boot is required, whether one was before, the agent; how it ends, whether an agent is taken up.
+    let ends: [(Result<(), &str>, bool, bool, Result<bool, &str>, SwitchEnd, bool); 7] = [
+        (Ok(()), false, false, Ok(false), SwitchEnd::Done, true),
+        (Ok(()), false, false, Ok(true), SwitchEnd::NeedsNewAgent, true),
+        (Ok(()), false, false, Err("its unit"), failed("its unit"), true),
+        // The agent of the release starts with the boot.
+        (Ok(()), true, false, Ok(true), deferred, false),
+        // It was asked for before the switch.
+        (Ok(()), true, true, Ok(false), SwitchEnd::Done, true),
+        (Err("a tree"), true, false, Ok(true), failed("a tree"), false),
+        (Err("a tree"), false, false, Ok(true), failed("a tree"), false),
+    ];
+    for (switch, is_required, was_required, agent, end, takes_up) in ends {
+        let mut is_taken_up = false;
+        let take_up = || {
+            is_taken_up = true;
+            agent.map_err(str::to_owned)
+        };
+        let boot = is_required.then(|| "kernel".to_owned());
+        let ended = SwitchEnd::after(switch.map_err(str::to_owned), boot, was_required, take_up);
+        assert_eq!((ended, is_taken_up), (end, takes_up));
+    }
+}

@@ -171,15 +171,6 @@ fn a_probe_is_told_of_once_and_fails_from_its_first_failure_out_of_grace() {
 }
 
 #[test]
-fn only_what_is_in_quarantine_is_lifted() {
-    let mut host = returning();
-    host.handle(ActivationInput::Returned, at(110));
-    assert_eq!(host.handle(ActivationInput::LiftQuarantine(id(2)), at(111)), []);
-    let lifted = facts(&host.handle(ActivationInput::LiftQuarantine(id(1)), at(111)));
-    assert_eq!(lifted, [ActivationFact::QuarantineLifted { generation: id(1) }]);
-}
-
-#[test]
 fn the_watchdog_goes_by_boot_and_deadline() {
     let decides = |host: &Activation, boot, secs| host.record().watchdog(&moment(boot, secs));
     let switch = 3600 + WATCHDOG_SLACK.as_secs();

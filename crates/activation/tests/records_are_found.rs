@@ -49,11 +49,14 @@ fn what_is_held_ends_a_probation_that_knows_nothing_of_it() {
         let probation = Probation { previous: generation(previous), deaths: 0, terms, probes };
         ActivationRecord { under_way: ActivationStage::Probation(probation), ..settled_on(2) }
     };
+    // An agent that lives asks no probe of it any more: one that fails would take the host back from what is held.
+    assert!(on_probation(1).is_replaced_by(generation(3).id));
     let found = ActivationRecord::found(Some(on_probation(1)), generation(3), &[], &now());
     assert_eq!((found.confirmed, found.under_way), (generation(3), ActivationStage::Settled));
     assert_eq!((found.kept.last(), found.returned), (Some(&generation(3)), None));
     // The host holds what is on probation, or goes back from it.
     for held in [2, 1] {
+        assert!(!on_probation(1).is_replaced_by(generation(held).id), "{held}");
         let found = ActivationRecord::found(Some(on_probation(1)), generation(held), &[], &now());
         assert_eq!(found, on_probation(1), "{held}");
     }

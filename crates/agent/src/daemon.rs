@@ -354,13 +354,8 @@ impl Daemon {
                 }
                 _ => {}
             }
-            let before = self.node.adoption().map(|held| held.digest);
-            let is_at_once = matches!(input, NodeInput::Adopted(_)) && !self.node.is_switching();
             for effect in self.node.handle(input, now()) {
                 self.perform(effect);
-            }
-            if is_at_once && before != self.node.adoption().map(|held| held.digest) {
-                self.activations.adopted_at_once();
             }
         }
         self.watch.show(self.node.contentions(), self.node.scans());
@@ -399,6 +394,7 @@ impl Daemon {
             NodeEffect::RestateRollout(root) => {
                 self.activations.tell(ActivationCommand::Restate(GenerationId(root)));
             }
+            NodeEffect::AdoptedAtOnce(root) => self.activations.adopted_at_once(GenerationId(root)),
             NodeEffect::Run(order) => self.start_run(order),
             NodeEffect::Append(body) => self.append(body),
             NodeEffect::Ack(cursor) => self.ack(cursor, self.acked_before, false),

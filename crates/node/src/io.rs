@@ -237,6 +237,8 @@ pub enum NodeEffect {
     RolloutEnded(Digest),
     /// The control plane knows nothing of what was said of the rollout: it is said again.
     RestateRollout(Digest),
+    /// A release that nothing holds back was adopted, by the root of the set: it is the confirmed generation.
+    AdoptedAtOnce(Digest),
     /// Bind and converge, then [`NodeInput::Ran`].
     Run(RunOrder),
     /// Append a fact to the log; if that fails, [`NodeInput::NotAppended`].

@@ -25,7 +25,7 @@ use model::rollout::{DeclaredProbe, MAX_EVENT_TEXT, ProbeMode, ProbeOutcome, Rol
 use model::text::beginning;
 use serde::{Deserialize, Serialize};
 
-use crate::rollout_part::{ActivationRequest, RolloutPart, TrialStage};
+use crate::rollout_part::{RolloutPart, TrialStage};
 
 /// An activation that is of a rollout; durable before anything of it is carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,13 +43,16 @@ pub struct RolloutActivation {
     /// That it converged was said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     converged: bool,
+    /// That the host leaves it as it failed was said.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    failed: bool,
 }
 
 impl RolloutActivation {
     /// One that begins.
-    pub fn new(request: &ActivationRequest, target: Generation) -> RolloutActivation {
-        let ActivationRequest { part, terms, probes, .. } = request.clone();
-        RolloutActivation { part, target, terms, probes, complete: None, converged: false }
+    pub fn new(part: RolloutPart, order: ActivationOrder) -> RolloutActivation {
+        let ActivationOrder { target, terms, probes } = order;
+        RolloutActivation { part, target, terms, probes, complete: None, converged: false, failed: false }
     }
 
     /// What the host is to do.
@@ -69,7 +72,7 @@ impl RolloutActivation {
             // The same request again.
             ActivationFact::Refused { refusal: ActivationRefusal::UnderWay, .. } => Vec::new(),
             ActivationFact::Refused { target, refusal } if *target == id => {
-                self.given_up(refusal.to_string(), confirmed)
+                RolloutActivation::given_up(refusal.to_string(), confirmed)
             }
             ActivationFact::Started { target } if *target == id => vec![RolloutEventBody::ActivationStarted],
             ActivationFact::Completed { target } if *target == id => vec![self.completed(now)],
@@ -96,9 +99,7 @@ impl RolloutActivation {
             ActivationFact::FailedAfterConfirm { generation, failure } if *generation == id => {
                 vec![failed(failure.to_string())]
             }
-            ActivationFact::Returning { from, cause, .. } if *from == id && *cause != ReturnCause::Halted => {
-                vec![failed(cause.to_string())]
-            }
+            ActivationFact::Returning { from, cause, .. } if *from == id => self.fails(cause),
             ActivationFact::Returned { from, .. } if *from == id => {
                 vec![RolloutEventBody::RollbackComplete { release: confirmed.seq }]
             }
@@ -106,12 +107,13 @@ impl RolloutActivation {
         }
     }
 
-    /// Nothing of it was, or could be, begun.
-    pub fn given_up(&self, why: String, confirmed: Generation) -> Vec<RolloutEventBody> {
+    /// What is said of a release of which nothing was, or could be, begun. `confirmed`: where the host is.
+    pub fn given_up(why: String, confirmed: Generation) -> Vec<RolloutEventBody> {
         vec![failed(why), RolloutEventBody::RollbackComplete { release: confirmed.seq }]
     }
 
-    /// What a process that begins says of what the one before it, or the watchdog, came to; before it goes on.
+    /// What a process that begins says of what the one before it, or the watchdog, came to; before it goes on. `record`: as
+    /// it found it. What it makes of that itself, a boot that it counts as well, it tells as it does so.
     pub fn resumed(&mut self, record: &ActivationRecord, now: &BootMoment) -> Vec<RolloutEventBody> {
         let id = self.target.id;
         let was_told_here = self.complete.as_ref().is_some_and(|complete| complete.boot == now.boot);
@@ -124,6 +126,8 @@ impl RolloutActivation {
             ActivationStage::Probation(_) if record.confirmed.id == id && !was_told_here => {
                 vec![self.completed(now), declared(&self.probes)]
             }
+            // Whoever began the return may have ended before it said so.
+            ActivationStage::Returning(back) if back.from.id == id => self.fails(&back.cause),
             ActivationStage::Settled | ActivationStage::Probation(_) if record.confirmed.id != id => {
                 let ended = record.returned.as_ref().filter(|ended| ended.from.id == id);
                 if let Some(ended) = ended.filter(|_| self.complete.is_some()) {
@@ -131,19 +135,25 @@ impl RolloutActivation {
                 }
                 // Of one that was not begun nothing is said: it is acknowledged and begun as it is asked for again.
                 let known = record.quarantine.all().iter().find(|known| known.id == id);
-                known.map_or_else(Vec::new, |known| self.given_up(known.cause.to_string(), record.confirmed))
+                let given_up =
+                    |cause: &ReturnCause| RolloutActivation::given_up(cause.to_string(), record.confirmed);
+                known.map(|known| given_up(&known.cause)).unwrap_or_default()
             }
             _ => Vec::new(),
         }
     }
 
     /// The host is back from it.
-    fn left(&self, cause: &ReturnCause, confirmed: Generation) -> Vec<RolloutEventBody> {
-        match cause {
-            // Nothing failed on this host.
-            ReturnCause::Halted => vec![RolloutEventBody::RollbackComplete { release: confirmed.seq }],
-            cause => self.given_up(cause.to_string(), confirmed),
-        }
+    fn left(&mut self, cause: &ReturnCause, confirmed: Generation) -> Vec<RolloutEventBody> {
+        let mut events = self.fails(cause);
+        events.push(RolloutEventBody::RollbackComplete { release: confirmed.seq });
+        events
+    }
+
+    /// That the host leaves it, and why: once, and not where its rollout was halted, as nothing failed on this host.
+    fn fails(&mut self, cause: &ReturnCause) -> Vec<RolloutEventBody> {
+        let is_news = *cause != ReturnCause::Halted && !std::mem::replace(&mut self.failed, true);
+        is_news.then(|| failed(cause.to_string())).into_iter().collect()
     }
 
     /// What is said again to a control plane that knows nothing of it.
@@ -195,11 +205,10 @@ impl RolloutActivation {
         self.part.generation() != generation || self.soak_ends(now).is_none()
     }
 
-    /// Whether a release that is to be activated takes the place of the one before at once. Where that waits for its boot,
-    /// the host goes back from it first, which is told of that one's rollout.
-    pub fn is_replaced(record: Option<&ActivationRecord>, target: GenerationId) -> bool {
-        let waits_for_boot = |record: &ActivationRecord| matches!(&record.under_way, ActivationStage::Deferred(trial) if trial.target.id != target);
-        !record.is_some_and(waits_for_boot)
+    /// Whether a release that is to be activated takes the place of the one before at once. One that is switched to, waits
+    /// to be confirmed or for its boot, or is left is left first, which is told of that one's rollout.
+    pub fn is_replaced(record: Option<&ActivationRecord>) -> bool {
+        record.is_none_or(|record| !record.under_way.is_guarded())
     }
 
     /// Whether its part in the rollout is over: it was left, or nothing is to be said of it any more.
@@ -225,14 +234,11 @@ impl RolloutActivation {
 impl TrialStage {
     /// As a record has it.
     pub fn of(record: &ActivationRecord) -> TrialStage {
-        let back_to = record.confirmed.id.0;
         match &record.under_way {
             ActivationStage::Settled => TrialStage::Settled,
-            ActivationStage::Armed(_) | ActivationStage::Confirming(_) => TrialStage::UnderWay { back_to },
-            ActivationStage::Deferred(_) => TrialStage::WaitsForBoot { back_to },
-            ActivationStage::Probation(probation) => {
-                TrialStage::OnProbation { back_to: probation.previous.id.0 }
-            }
+            ActivationStage::Armed(_) | ActivationStage::Confirming(_) => TrialStage::UnderWay,
+            ActivationStage::Deferred(_) => TrialStage::WaitsForBoot,
+            ActivationStage::Probation(_) => TrialStage::OnProbation,
             ActivationStage::Returning(_) => TrialStage::Returning,
         }
     }
@@ -241,9 +247,7 @@ impl TrialStage {
     /// that is confirmed: its probes are asked.
     pub fn in_rollout(record: &ActivationRecord, part: Option<&RolloutActivation>) -> TrialStage {
         match TrialStage::of(record) {
-            TrialStage::Settled if part.is_some() => {
-                TrialStage::OnProbation { back_to: record.confirmed.id.0 }
-            }
+            TrialStage::Settled if part.is_some() => TrialStage::OnProbation,
             stage => stage,
         }
     }
@@ -301,6 +305,7 @@ mod tests {
             probes: ProbeTopology::default(),
             complete: None,
             converged: false,
+            failed: false,
         }
     }
 
@@ -349,9 +354,25 @@ mod tests {
     #[test]
     fn a_host_that_runs_the_release_already_is_watched() {
         let record = ActivationRecord { confirmed: of(3), ..ActivationRecord::default() };
-        let watched = TrialStage::OnProbation { back_to: of(3).id.0 };
-        assert_eq!(TrialStage::in_rollout(&record, Some(&of_third())), watched);
+        assert_eq!(TrialStage::in_rollout(&record, Some(&of_third())), TrialStage::OnProbation);
         assert_eq!(TrialStage::in_rollout(&record, None), TrialStage::Settled);
+    }
+
+    /// A release that the node began while the host was already on its way back from the one before is refused, and that
+    /// one's return is told of its own rollout.
+    #[test]
+    fn a_release_that_is_left_keeps_its_part() {
+        assert!(RolloutActivation::is_replaced(None));
+        let settled = ActivationRecord { confirmed: of(2), ..ActivationRecord::default() };
+        assert!(RolloutActivation::is_replaced(Some(&settled)));
+        let left = serde_json::json!({
+            "confirmed": of(2),
+            "underWay": {
+                "stage": "returning", "from": of(3), "cause": "not-confirmed", "boot": "b1", "deadlineMillis": 1,
+            },
+        });
+        let left: ActivationRecord = serde_json::from_value(left).unwrap();
+        assert!(!RolloutActivation::is_replaced(Some(&left)));
     }
 
     /// A release that was refused while the one before is watched still is no part of the node any more: it would answer a

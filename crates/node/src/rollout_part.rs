@@ -57,34 +57,13 @@ pub enum TrialStage {
     #[default]
     Settled,
     /// A release is switched to, or waits to be confirmed: no other one is taken meanwhile.
-    UnderWay {
-        /// The root of the confirmed generation.
-        back_to: Digest,
-    },
+    UnderWay,
     /// It waits for a boot.
-    WaitsForBoot {
-        /// The root of the confirmed generation.
-        back_to: Digest,
-    },
-    /// It is confirmed, and its rollout goes on: the host would go back to the generation with this root.
-    OnProbation {
-        /// The generation before.
-        back_to: Digest,
-    },
+    WaitsForBoot,
+    /// It is confirmed, and its rollout goes on: the host may go back to the generation before.
+    OnProbation,
     /// The host goes back: no run begins, and no other release is taken.
     Returning,
-}
-
-impl TrialStage {
-    /// The root of the generation that the host would go back to, where it is not on its way already.
-    pub fn back_to(self) -> Option<Digest> {
-        match self {
-            TrialStage::UnderWay { back_to }
-            | TrialStage::WaitsForBoot { back_to }
-            | TrialStage::OnProbation { back_to } => Some(back_to),
-            TrialStage::Settled | TrialStage::Returning => None,
-        }
-    }
 }
 
 /// What the host holds once it is back.
@@ -99,7 +78,7 @@ pub struct ReturnedRelease {
 }
 
 /// What signed terms ask of an activation.
-pub(crate) fn terms_of(confirm: &ConfirmTerms, on_failure: OnFailure) -> ActivationTerms {
+pub fn activation_terms(confirm: &ConfirmTerms, on_failure: OnFailure) -> ActivationTerms {
     ActivationTerms {
         window: std::time::Duration::from_secs(confirm.window_secs),
         tries: confirm.tries,

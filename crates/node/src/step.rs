@@ -555,6 +555,9 @@ impl Node {
         self.not_stuck();
         let is_switch = self.switch_adopted();
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
+        if !is_switch && self.adoption.as_ref().is_none_or(|held| held.digest != adoption.digest) {
+            effects.push(NodeEffect::AdoptedAtOnce(adoption.root));
+        }
         let body = FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
         self.adoption = Some(*adoption);
         self.freshness_follows(now, effects);

@@ -8,140 +8,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use activation::{AfterConfirm, ContactRule};
+use common::rollouts::{
+    MINUTE, acked, acknowledge, asks, begun, dispatch, id_of, in_waves, of_groups, prepare, proceeds, said,
+    terms, until,
+};
 use common::{Bench, Release, START, adoption_of, answer, offering, report, run_of, sent};
-use lang::{Selector, Value};
 use model::exchange::Answer;
 use model::log::Cursor;
-use model::policy::Policy;
-use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
+use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutTask};
 use model::window::DeclaredWindow;
 use model::{Digest, Pause, Timestamp};
-use node::{
-    ActivationRequest, CheckInWay, HeldSettings, NodeEffect, NodeInput, PreparedRelease, Restored,
-    ReturnedRelease, TrialStage,
-};
-use trust::feature::ROLLOUT_FEATURE;
-use trust::rollout_terms::{
-    ConfirmTerms, FreezeTerms, GateTerms, OfflineConfirm, OnFailure, PinTerms, RolloutTerms, WaveMembers,
-    WaveTerms,
-};
-use trust::signed::{digest, sign};
+use node::{CheckInWay, HeldSettings, NodeEffect, NodeInput, Restored, ReturnedRelease, TrialStage};
+use trust::rollout_terms::{FreezeTerms, OnFailure, PinTerms, RolloutTerms, WaveMembers};
 
-const MINUTE: Duration = Duration::from_secs(60);
-
-/// Two waves: the canaries, which `group` of the node decides, and the rest, which begins a day later.
-fn terms(on_failure: OnFailure) -> RolloutTerms {
-    let canary = WaveTerms {
-        name: "canary".to_owned(),
-        members: WaveMembers::Where(Selector::parse("@canary").unwrap()),
-        not_before: None,
-        gate: GateTerms { soak_secs: 120, success: 100 },
-    };
-    let rest = WaveTerms {
-        name: "late".to_owned(),
-        members: WaveMembers::Rest,
-        not_before: Some(START.plus(Duration::from_secs(86_400))),
-        gate: GateTerms::default(),
-    };
-    let confirm = ConfirmTerms { window_secs: 90, tries: 3, offline: OfflineConfirm::Confirm };
-    RolloutTerms { waves: vec![canary, rest], on_failure, confirm, ..RolloutTerms::default() }
-}
-
-fn in_waves(seq: u64, modules: &[&str], on_failure: OnFailure) -> Release {
-    let mut release = Release::new(seq, START, modules);
-    release.header.rollout = Some(Arc::new(terms(on_failure)));
-    release.header.requires = vec![ROLLOUT_FEATURE.to_owned()];
-    release
-}
-
-/// What the node's set says: that it is in these groups.
-fn of_groups(groups: &[&str]) -> NodeInput {
-    let groups = groups.iter().map(|group| Value::from(*group)).collect();
-    let declared = Value::Map([("groups".to_owned(), Value::List(groups))].into());
-    NodeInput::Prepared(Ok(Box::new(PreparedRelease { policy: Policy::default(), declared })))
-}
-
-fn id_of(release: &Release) -> RolloutId {
-    let header = digest(&sign(&release.header, &[&common::release_key()]).unwrap());
-    RolloutId::of_release(&release.header.channel, None, &header, |_| false)
-}
-
-fn dispatch(release: &Release, task: RolloutTask) -> RolloutDispatch {
-    RolloutDispatch {
-        rollout: id_of(release),
-        seq: release.header.seq,
-        wave: "canary".to_owned(),
-        task,
-        soak_secs: 0,
-        ended: false,
-    }
-}
-
-fn acked(seq: u64) -> Cursor {
-    Cursor { incarnation: "i1".parse().unwrap(), seq }
-}
-
-/// An answer that points to a release and asks for this.
-fn asks(bench: &Bench, release: &Release, task: RolloutTask) -> Answer {
-    let held = bench.node.adoption().map(|held| held.set());
-    Answer { rollout: Some(dispatch(release, task)), ..offering(release.offer(held.as_ref())) }
-}
-
-fn until(bench: &Bench) -> RolloutTask {
-    RolloutTask::Acknowledge { until: bench.now.plus(10 * MINUTE) }
-}
-
-fn said(effects: &[NodeEffect]) -> Vec<&RolloutEventBody> {
-    let said = effects.iter().filter_map(|effect| match effect {
-        NodeEffect::ReportDispatch(_, event) => Some(event),
-        _ => None,
-    });
-    said.collect()
-}
-
-fn begun(effects: &[NodeEffect]) -> Option<&ActivationRequest> {
-    effects.iter().find_map(|effect| match effect {
-        NodeEffect::Activate(request) => Some(&**request),
-        _ => None,
-    })
-}
-
-/// Everything of the release is here, and the node knows its wave.
-fn prepare(bench: &mut Bench, release: &Release, groups: &[&str]) {
-    let answer = asks(bench, release, until(bench));
-    let effects = bench.exchange(answer);
-    assert!(effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. })), "{effects:?}");
-    let effects = bench.give(NodeInput::Fetched);
-    assert!(matches!(effects[..], [NodeEffect::Prepare(_)]), "{effects:?}");
-    let effects = bench.give(of_groups(groups));
-    assert!(effects.contains(&NodeEffect::CollectTraits), "it calls at once, as it was asked before");
-}
-
-/// The node said that it will begin, as the fact of this number.
-fn acknowledge(bench: &mut Bench, release: &Release, fact: u64) {
-    let answer = asks(bench, release, until(bench));
-    assert_eq!(said(&bench.exchange(answer)), [&RolloutEventBody::DispatchAck]);
-    let effects = bench.give(NodeInput::DispatchReported(id_of(release), acked(fact)));
-    let is_said_soon = effects.contains(&NodeEffect::CollectTraits);
-    assert!(is_said_soon || bench.wait().unwrap() <= Duration::from_secs(1), "it says so at once");
-}
-
-fn proceeds(bench: &mut Bench, release: &Release, taken: Option<u64>) -> Vec<NodeEffect> {
-    let answer = Answer { acked: taken.map(acked), ..asks(bench, release, RolloutTask::Proceed) };
-    bench.exchange(answer)
-}
-
-/// CNV-11: the changes of a guarded run would be undone in the middle of the trial.
-#[test]
-fn none_begins_while_a_contact_is_to_follow_a_guarded_change() {
-    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
-    let mut bench = Bench::holding(&held);
-    prepare(&mut bench, &next, &["canary"]);
-    acknowledge(&mut bench, &next, 7);
-    bench.give(NodeInput::AwaitsContact(true));
-    assert_eq!(begun(&proceeds(&mut bench, &next, Some(7))), None);
-    bench.give(NodeInput::AwaitsContact(false));
-    assert!(begun(&proceeds(&mut bench, &next, Some(7))).is_some(), "the control plane says it again");
+fn is_at_once(effects: &[NodeEffect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, NodeEffect::AdoptedAtOnce(_)))
 }
 
 #[test]
@@ -180,6 +61,7 @@ fn it_begins_once_the_acknowledgement_was_taken() {
     assert_eq!(adoption_of(&effects).unwrap().seq, 2);
     let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
     assert_eq!(run_of(&effects).unwrap().root, next.set.root());
+    assert!(!is_at_once(&effects), "it is on trial: {effects:?}");
     let effects = bench.give(NodeInput::Ran(Box::new(report(1, 0))));
     assert!(effects.contains(&NodeEffect::Switched(Ok(()))), "{effects:?}");
     assert_eq!(bench.check_in().held.unwrap().seq, 2);
@@ -365,6 +247,23 @@ fn a_flood_of_requests_is_answered_a_few_times() {
     }
 }
 
+/// One that calls it back from one rollout after the other, none of which it began.
+#[test]
+fn a_flood_of_call_backs_is_answered_a_few_times() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
+    let mut bench = Bench::holding(&held);
+    let (began, mut facts) = (bench.now, 0);
+    for number in 0..100 {
+        let rollout = format!("main@{number:04x}").parse().unwrap();
+        let back = RolloutDispatch { rollout, ..dispatch(&next, RolloutTask::GoBack) };
+        // It calls again as soon as it may.
+        let answer = Answer { next_checkin_secs: 1, rollout: Some(back), ..answer() };
+        facts += said(&bench.exchange(answer)).len() as u64;
+    }
+    let minutes = bench.now.since(began).as_secs() / 60;
+    assert!(facts > 0 && facts <= 10 * (minutes + 1), "{facts} in {minutes} minutes");
+}
+
 #[test]
 fn a_paused_host_does_not_begin() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
@@ -378,16 +277,18 @@ fn a_paused_host_does_not_begin() {
     acknowledge(&mut bench, &next, 7);
 }
 
-/// ROL-7: a stolen control plane goes back one generation, where the signed terms let it, and nowhere else.
+/// ROL-7: a stolen control plane goes back one generation, where the signed terms let it, and nowhere else; so does one that
+/// does not know yet which release the host had, and points to an earlier one.
 #[test]
 fn it_goes_back_only_as_signed() {
     let held = Release::new(1, START, &["a"]);
     let stranger = Release::new(7, START, &["x"]);
     for (on_failure, pointed, goes) in [
         (OnFailure::Rollback, Some(&held), true),
-        (OnFailure::Rollback, Some(&stranger), false),
-        (OnFailure::Rollback, None, false),
+        (OnFailure::Rollback, Some(&stranger), true),
+        (OnFailure::Rollback, None, true),
         (OnFailure::Halt, Some(&held), false),
+        (OnFailure::Halt, Some(&stranger), false),
     ] {
         let next = in_waves(2, &["b"], on_failure);
         let mut bench = Bench::holding(&held);
@@ -397,7 +298,7 @@ fn it_goes_back_only_as_signed() {
         bench.give(NodeInput::Switch(Box::new(request.adoption)));
         bench.give(NodeInput::Adopted(HeldSettings::default()));
         bench.give(NodeInput::Ran(Box::new(report(1, 0))));
-        bench.give(NodeInput::Trial(TrialStage::OnProbation { back_to: held.set.root() }));
+        bench.give(NodeInput::Trial(TrialStage::OnProbation));
         // It is asked whether it will, as any other node that is confirmed.
         let asked = Answer {
             offer: pointed.map(|release| release.offer(Some(&next.set))),
@@ -411,6 +312,8 @@ fn it_goes_back_only_as_signed() {
         let effects = bench.exchange(back);
         let wanted = NodeEffect::GoBack(next.set.root());
         assert_eq!(effects.contains(&wanted), goes, "{on_failure:?} {effects:?}");
+        let takes = |effect: &NodeEffect| matches!(effect, NodeEffect::Fetch { .. } | NodeEffect::Adopt(_));
+        assert!(!effects.iter().any(takes), "and takes nothing that is pointed to: {effects:?}");
         assert_eq!(bench.node.adoption().unwrap().seq, 2);
         let other = RolloutDispatch { seq: 9, ..dispatch(&next, RolloutTask::GoBack) };
         let effects = bench.exchange(Answer { rollout: Some(other), ..answer() });
@@ -457,7 +360,7 @@ fn a_release_that_failed_and_stays_is_not_taken_back_by_a_hold() {
     bench.give(NodeInput::Switch(Box::new(request.adoption)));
     bench.give(NodeInput::Adopted(HeldSettings::default()));
     bench.give(NodeInput::Ran(Box::new(report(1, 0))));
-    bench.give(NodeInput::Trial(TrialStage::OnProbation { back_to: held.set.root() }));
+    bench.give(NodeInput::Trial(TrialStage::OnProbation));
     let held_back =
         Answer { rollout: Some(dispatch(&next, RolloutTask::Hold)), ..offering(held.offer(Some(&next.set))) };
     let effects = bench.exchange(held_back);
@@ -521,13 +424,15 @@ fn an_answer_of_before_confirms_nothing() {
 #[test]
 fn a_release_without_terms_is_adopted_at_once() {
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
-    let effects = bench.adopt(&Release::new(2, START, &["b"]));
+    let second = Release::new(2, START, &["b"]);
+    let effects = bench.adopt(&second);
     assert!(run_of(&effects).is_some());
+    assert!(effects.contains(&NodeEffect::AdoptedAtOnce(second.set.root())), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Prepare(_))), "{effects:?}");
     // One that comes while another one is tried waits.
     bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     let held = bench.node.adoption().unwrap().set();
-    bench.give(NodeInput::Trial(TrialStage::UnderWay { back_to: held.root() }));
+    bench.give(NodeInput::Trial(TrialStage::UnderWay));
     let third = Release::new(3, START, &["c"]);
     let effects = bench.exchange(offering(third.offer(Some(&held))));
     assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. })), "{effects:?}");
@@ -541,14 +446,13 @@ fn a_release_without_terms_is_adopted_at_once() {
 fn a_start_in_mid_trial_goes_on() {
     let next = in_waves(2, &["b"], OnFailure::Rollback);
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
-    let back_to = bench.node.adoption().unwrap().root;
     prepare(&mut bench, &next, &["canary"]);
     acknowledge(&mut bench, &next, 7);
     let request = begun(&proceeds(&mut bench, &next, Some(7))).unwrap().clone();
     let restored = Restored {
         adoption: Some(request.adoption),
         rollout: Some(request.part),
-        trial: TrialStage::UnderWay { back_to },
+        trial: TrialStage::UnderWay,
         ..Restored::default()
     };
     let mut bench = Bench::restored_at(restored, Timestamp(bench.now.0));

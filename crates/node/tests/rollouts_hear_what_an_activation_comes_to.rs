@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationInput, ActivationProcess, ActivationRecord, ActivationTerms,
-    BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits, HealthProbe,
-    HealthProbeKind, HealthProbeMode, HealthProbeOutcome, HealthProbeResult, ProbeTopology, SwitchEnd,
+    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
+    ActivationTerms, AfterConfirm, BootMoment, BootTime, FoundHost, Generation, GenerationId,
+    GenerationLimits, HealthProbe, HealthProbeKind, HealthProbeMode, HealthProbeOutcome, HealthProbeResult,
+    ProbeTopology, SwitchEnd,
 };
 use model::rollout::{MAX_EVENT_TEXT, RolloutEventBody};
 use model::{Digest, Timestamp};
@@ -53,6 +54,12 @@ fn request() -> ActivationRequest {
     ActivationRequest { part, adoption, terms: ActivationTerms::default(), probes }
 }
 
+/// One that goes back where its probes go on failing after it was confirmed.
+fn returning() -> ActivationRequest {
+    let terms = ActivationTerms { after_confirm: AfterConfirm::Return, ..ActivationTerms::default() };
+    ActivationRequest { terms, ..request() }
+}
+
 /// A host on its confirmed generation, and what its rollout heard.
 struct Host {
     activation: Activation,
@@ -62,10 +69,15 @@ struct Host {
 
 impl Host {
     fn new(now: &BootMoment) -> Host {
+        Host::of(request(), now)
+    }
+
+    fn of(request: ActivationRequest, now: &BootMoment) -> Host {
         let confirmed = Generation { id: id("held"), seq: 1, bytes: 1 };
         let record = ActivationRecord { confirmed, ..ActivationRecord::default() };
         let next = Generation { id: id("next"), seq: 2, bytes: 1 };
-        let rollout = RolloutActivation::new(&request(), next);
+        let ActivationRequest { part, terms, probes, .. } = request;
+        let rollout = RolloutActivation::new(part, ActivationOrder { target: next, terms, probes });
         let mut host = Host { activation: start(record, now).0, rollout, heard: Vec::new() };
         host.give(ActivationInput::Activate(Box::new(host.rollout.order())), now);
         host
@@ -109,10 +121,11 @@ impl Host {
         // It is durable as it is.
         let kept = serde_json::to_vec(&self.rollout).unwrap();
         self.rollout = serde_json::from_slice(&kept).unwrap();
-        let (activation, effects) = start(self.activation.record().clone(), now);
+        let found = self.activation.record().clone();
+        let (activation, effects) = start(found.clone(), now);
         self.activation = activation;
         self.heard.clear();
-        self.heard.extend(self.rollout.resumed(self.activation.record(), now));
+        self.heard.extend(self.rollout.resumed(&found, now));
         self.carry_out(effects, now);
     }
 }
@@ -172,6 +185,28 @@ fn a_boot_in_mid_soak_begins_it_anew() {
     assert!(!host.heard.iter().any(|event| matches!(event, RolloutEventBody::ActivationComplete { .. })));
 }
 
+/// The switch asked for a boot: that it runs since is said once, by whoever counts the boot or comes after that one.
+#[test]
+fn a_boot_that_the_switch_asked_for_completes_it_once() {
+    let mut host = Host::new(&moment("b1", 100));
+    let end = SwitchEnd::NeedsReboot { component: "kernel".to_owned() };
+    host.give(ActivationInput::Switched { target: id("next"), end }, &moment("b1", 110));
+    let deferred = host.activation.record().clone();
+    let complete = RolloutEventBody::ActivationComplete { release: 2, boot: "b2".to_owned() };
+    let times = |host: &Host| host.heard.iter().filter(|event| **event == complete).count();
+    host.starts(&moment("b2", 5));
+    assert_eq!(times(&host), 1, "{:?}", host.heard);
+    host.starts(&moment("b2", 9));
+    assert_eq!(times(&host), 0, "it was said in this boot: {:?}", host.heard);
+    // A process that counted the boot, and ended before it said so.
+    let counted = start(deferred, &moment("b3", 5)).0;
+    host.activation = counted;
+    host.starts(&moment("b3", 9));
+    let heard =
+        host.heard.iter().filter(|event| matches!(event, RolloutEventBody::ActivationComplete { .. }));
+    assert_eq!(heard.count(), 1, "{:?}", host.heard);
+}
+
 #[test]
 fn a_return_is_told_by_whoever_hears_of_it() {
     let back = RolloutEventBody::RollbackComplete { release: 1 };
@@ -198,6 +233,47 @@ fn a_return_is_told_by_whoever_hears_of_it() {
     by_watchdog.starts(&moment("b1", 140));
     let message = said.to_owned();
     assert_eq!(by_watchdog.heard, [RolloutEventBody::Failed { message }, back]);
+}
+
+/// ROL-12: its rollout counts it as confirmed, and was not through yet; then its service hangs. That it failed and that it is
+/// back is said, each once, whoever of the agent's processes comes to say it.
+#[test]
+fn one_that_converged_and_is_left_later_is_told_once() {
+    let kinds = |heard: &[RolloutEventBody]| -> Vec<&'static str> {
+        let kind = |event: &RolloutEventBody| match event {
+            RolloutEventBody::Failed { message } => {
+                assert_eq!(message, "the probe web failed: it did not end in its time");
+                Some("failed")
+            }
+            RolloutEventBody::RollbackComplete { release: 1 } => Some("back"),
+            _ => None,
+        };
+        heard.iter().filter_map(kind).collect()
+    };
+    // Where the process ends that goes back: whether it had said that it failed.
+    for ends in [None, Some(false), Some(true)] {
+        let mut host = Host::of(returning(), &moment("b1", 100));
+        host.switched(&moment("b1", 110));
+        host.probed(HealthProbeOutcome::Passed, &moment("b1", 111));
+        host.confirmed(&moment("b1", 112));
+        assert!(host.converges(&moment("b1", 110 + SOAK)));
+        host.probed(HealthProbeOutcome::TimedOut, &moment("b1", 7200));
+        host.heard.clear();
+        let unsaid = host.rollout.clone();
+        host.give(ActivationInput::Tick, &moment("b1", 7210));
+        assert_eq!(kinds(&host.heard), ["failed"]);
+        if let Some(is_said) = ends {
+            host.rollout = if is_said { host.rollout } else { unsaid };
+            host.starts(&moment("b1", 7220));
+            assert_eq!(kinds(&host.heard).len(), usize::from(!is_said), "{ends:?} {:?}", host.heard);
+        }
+        host.heard.clear();
+        host.give(ActivationInput::Returned, &moment("b1", 7300));
+        assert_eq!(kinds(&host.heard), ["back"], "{ends:?}");
+        let record = host.activation.record();
+        assert!(host.rollout.is_over(record), "{ends:?}: it is no part of the node any more");
+        assert!(record.quarantine.of(id("next")).is_some(), "{ends:?}: it is refused from now on");
+    }
 }
 
 /// It is confirmed, and stays as its terms say. What its probe came to is within the bound of an event, and has nothing

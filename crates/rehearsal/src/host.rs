@@ -5,26 +5,23 @@
 //!   Switch     ends after the host's own time; a host that is to be cut off is so from then on
 //!   probes     pass, or fail from the host's own time on
 //!   TryConfirm is answered where the host has the network
-//!   Report     becomes the event of the rollout that the agent sends
+//!   Report     node::RolloutActivation: the event of the rollout, as of an agent
 //! GoBack -> Halted;  Return ends after the host's own time, with the network
 //! ```
-
-mod facts;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationProcess, ActivationRecord,
-    ActivationStage, ActivationTerms, AfterConfirm, BootId, BootMoment, BootTime, ContactRule, FoundHost,
-    Generation, GenerationId, GenerationLimits, HealthProbeMode, HealthProbeOutcome, HealthProbeResult,
-    ProbeTopology, SwitchEnd,
+    Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess,
+    ActivationRecord, ActivationStage, BootId, BootMoment, BootTime, FoundHost, Generation, GenerationId,
+    GenerationLimits, HealthProbeMode, HealthProbeOutcome, HealthProbeResult, ProbeTopology, SwitchEnd,
 };
-use model::rollout::RolloutTask;
+use model::rollout::{RolloutDispatch, RolloutTask};
 use model::{Digest, Hostname, Incarnation, NodeId, Timestamp};
-use rollout::{EventAnswer, EventRefusal, RolloutEvent, RolloutEventBody, RolloutId, RolloutPointer};
+use node::{RolloutActivation, RolloutPart, activation_terms};
+use rollout::{EventAnswer, RolloutEvent, RolloutEventBody, RolloutId, RolloutPointer};
 use trust::RolloutTerms;
-use trust::rollout_terms::{OfflineConfirm, OnFailure};
 
 use crate::RehearsedNode;
 use crate::faults::NodeFault;
@@ -69,8 +66,11 @@ pub(crate) struct RehearsedHost {
     /// When it exchanges something next, where that is due already.
     pub(crate) exchange_at: Option<Timestamp>,
     activation: Activation,
+    /// What it tells of the release, once it began.
+    part: Option<RolloutActivation>,
     probes: ProbeTopology,
-    terms: ActivationTerms,
+    terms: Arc<RolloutTerms>,
+    boot: BootId,
     booted: Timestamp,
     outbox: Vec<RolloutEventBody>,
     taken: usize,
@@ -78,31 +78,11 @@ pub(crate) struct RehearsedHost {
     acknowledged: Option<Timestamp>,
     /// The acknowledgement was taken.
     may_begin: bool,
-    soak: Duration,
     /// When it was switched to the release.
     switched: Option<Timestamp>,
     /// A number for each switch and each return.
     trial: u32,
-    is_confirmed: bool,
-    fails: bool,
     due_at: Option<Timestamp>,
-}
-
-/// What a release asks of its activations.
-pub(crate) fn activation_terms(terms: &RolloutTerms) -> ActivationTerms {
-    ActivationTerms {
-        window: Duration::from_secs(terms.confirm.window_secs),
-        tries: terms.confirm.tries,
-        contact: match terms.confirm.offline {
-            OfflineConfirm::Return => ContactRule::Required,
-            OfflineConfirm::Confirm => ContactRule::ProbesAlone,
-        },
-        after_confirm: match terms.on_failure {
-            OnFailure::Halt => AfterConfirm::Stay,
-            OnFailure::Rollback => AfterConfirm::Return,
-        },
-        ..ActivationTerms::default()
-    }
 }
 
 fn generation(seq: u64) -> Generation {
@@ -113,7 +93,7 @@ impl RehearsedHost {
     pub(crate) fn new(
         node: &RehearsedNode,
         nature: HostNature,
-        terms: ActivationTerms,
+        terms: Arc<RolloutTerms>,
         boot: &BootId,
         begins: Timestamp,
     ) -> RehearsedHost {
@@ -131,18 +111,17 @@ impl RehearsedHost {
             calls_later: nature.first_call.is_some(),
             exchange_at: None,
             activation,
+            part: None,
             probes: node.probes.clone(),
             terms,
+            boot: boot.clone(),
             booted: begins.minus(UPTIME),
             outbox: Vec::new(),
             taken: 0,
             acknowledged: None,
             may_begin: false,
-            soak: Duration::ZERO,
             switched: None,
             trial: 0,
-            is_confirmed: false,
-            fails: false,
             due_at: None,
         }
     }
@@ -172,20 +151,9 @@ impl RehearsedHost {
     }
 
     /// The answer to the event that it sent.
-    pub(crate) fn answered(&mut self, answer: &EventAnswer, now: Timestamp, agenda: &mut Agenda) {
-        let event = self.outbox.get(self.taken);
-        match (event, answer) {
-            (Some(RolloutEventBody::DispatchAck), EventAnswer::Accepted) => self.may_begin = true,
-            // Its clock was ahead of the control plane's.
-            (
-                Some(RolloutEventBody::Converged { .. }),
-                EventAnswer::Refused(EventRefusal::SoakNotOver { left_secs }),
-            ) => {
-                let left = Duration::from_secs((*left_secs).max(1));
-                agenda.push((now.plus(left), HostEvent::SoakOver(self.trial)));
-            }
-            _ => {}
-        }
+    pub(crate) fn answered(&mut self, answer: &EventAnswer) {
+        let is_ack = self.outbox.get(self.taken) == Some(&RolloutEventBody::DispatchAck);
+        self.may_begin |= is_ack && *answer == EventAnswer::Accepted;
         self.taken += 1;
     }
 
@@ -198,10 +166,10 @@ impl RehearsedHost {
             }
             RolloutTask::Proceed if self.may_begin => {
                 self.may_begin = false;
-                self.soak = Duration::from_secs(pointer.dispatch.soak_secs);
-                let (terms, probes) = (self.terms, self.probes.clone());
-                let order = ActivationOrder { target: generation(TARGET), terms, probes };
-                self.give(ActivationInput::Activate(Box::new(order)), now, agenda);
+                let part = RolloutActivation::new(self.part_in(&pointer.dispatch), self.order());
+                let order = Box::new(part.order());
+                self.part = Some(part);
+                self.give(ActivationInput::Activate(order), now, agenda);
             }
             // Its acknowledgement was taken, and it was called back before it began: it is there already.
             RolloutTask::GoBack if self.may_begin && self.is_settled() => {
@@ -217,8 +185,23 @@ impl RehearsedHost {
         }
     }
 
+    fn part_in(&self, dispatch: &RolloutDispatch) -> RolloutPart {
+        RolloutPart {
+            rollout: dispatch.rollout.clone(),
+            seq: TARGET,
+            root: generation(TARGET).id.0,
+            soak_secs: dispatch.soak_secs,
+            on_failure: self.terms.on_failure,
+        }
+    }
+
+    fn order(&self) -> ActivationOrder {
+        let terms = activation_terms(&self.terms.confirm, self.terms.on_failure);
+        ActivationOrder { target: generation(TARGET), terms, probes: self.probes.clone() }
+    }
+
     /// Something happens on it.
-    pub(crate) fn happen(&mut self, event: HostEvent, now: Timestamp, boot: &BootId, agenda: &mut Agenda) {
+    pub(crate) fn happen(&mut self, event: HostEvent, now: Timestamp, agenda: &mut Agenda) {
         let target = generation(TARGET).id;
         match event {
             HostEvent::Switched(trial) if trial == self.trial => {
@@ -231,15 +214,19 @@ impl RehearsedHost {
                 self.is_reached = self.nature.fault != Some(NodeFault::Offline);
                 self.give(ActivationInput::Returned, now, agenda);
             }
-            HostEvent::ProbesAsked(trial) if trial == self.trial => self.probe(now, boot, agenda),
+            HostEvent::ProbesAsked(trial) if trial == self.trial => self.probe(now, agenda),
             HostEvent::TryEnds(trial) if trial == self.trial => {
                 let input = match self.is_reached {
-                    true => ActivationInput::ConfirmAnswered { generation: target, boot: boot.clone() },
+                    true => ActivationInput::ConfirmAnswered { generation: target, boot: self.boot.clone() },
                     false => ActivationInput::TryFailed { reason: "no answer".to_owned() },
                 };
                 self.give(input, now, agenda);
             }
-            HostEvent::SoakOver(trial) if trial == self.trial => self.confirm_to_fleet(now, boot),
+            HostEvent::SoakOver(trial) if trial == self.trial => {
+                let moment = self.moment(now);
+                let converged = self.part.as_mut().and_then(|part| part.converges(&self.activation, &moment));
+                self.outbox.extend(converged);
+            }
             HostEvent::Due if self.due_at == Some(now) => {
                 self.due_at = None;
                 let is_due = |(at, _): (BootTime, _)| at <= self.since_boot(now);
@@ -259,6 +246,14 @@ impl RehearsedHost {
 
     fn is_settled(&self) -> bool {
         self.activation.record().under_way == ActivationStage::Settled
+    }
+
+    fn moment(&self, now: Timestamp) -> BootMoment {
+        BootMoment { boot: self.boot.clone(), at: self.since_boot(now) }
+    }
+
+    fn soak(&self) -> Duration {
+        self.part.as_ref().map_or(Duration::ZERO, |part| Duration::from_secs(part.part.soak_secs))
     }
 
     fn since_boot(&self, now: Timestamp) -> BootTime {
@@ -297,7 +292,7 @@ impl RehearsedHost {
                 let wait = if self.is_reached { self.nature.latency } else { TRY_LIMIT };
                 agenda.push((now.plus(wait), HostEvent::TryEnds(self.trial)));
             }
-            ActivationEffect::Report(fact) => self.report(fact, now, agenda),
+            ActivationEffect::Report(fact) => self.report(&fact, now, agenda),
             // The disk of a rehearsed host is never full, and its agent does not die, nor is it another one.
             ActivationEffect::Persist(_)
             | ActivationEffect::StartAgentAnew
@@ -308,10 +303,26 @@ impl RehearsedHost {
         }
     }
 
+    /// A fact of its activation: what it tells, and when its soak may be over.
+    fn report(&mut self, fact: &ActivationFact, now: Timestamp, agenda: &mut Agenda) {
+        match fact {
+            ActivationFact::Completed { .. } => {
+                self.switched = Some(now);
+                agenda.push((now.plus(self.soak()), HostEvent::SoakOver(self.trial)));
+            }
+            ActivationFact::Confirmed { .. } => agenda.push((now, HostEvent::SoakOver(self.trial))),
+            ActivationFact::Returned { .. } => self.switched = None,
+            _ => {}
+        }
+        let (confirmed, moment) = (self.activation.record().confirmed, self.moment(now));
+        let told = self.part.as_mut().map(|part| part.told(fact, confirmed, &moment));
+        self.outbox.extend(told.into_iter().flatten());
+    }
+
     /// Only results that say something else than the one before are played: the first, and the first bad ones.
     fn ask_probes(&self, now: Timestamp, agenda: &mut Agenda) {
         agenda.push((now.plus(FIRST_RESULT), HostEvent::ProbesAsked(self.trial)));
-        let Some(unwell) = self.nature.unwell_after(self.soak) else { return };
+        let Some(unwell) = self.nature.unwell_after(self.soak()) else { return };
         for probe in self.probes.asked().filter(|probe| probe.mode == HealthProbeMode::Enforce) {
             // A failure counts once the grace is over.
             for from in [unwell, unwell.max(probe.grace)] {
@@ -323,20 +334,19 @@ impl RehearsedHost {
         }
     }
 
-    fn probe(&mut self, now: Timestamp, boot: &BootId, agenda: &mut Agenda) {
+    fn probe(&mut self, now: Timestamp, agenda: &mut Agenda) {
         let Some(switched) = self.switched else { return };
-        let unwell = self.nature.unwell_after(self.soak).is_some_and(|after| now.since(switched) >= after);
+        let unwell = self.nature.unwell_after(self.soak()).is_some_and(|after| now.since(switched) >= after);
         let asked: Vec<(String, HealthProbeMode)> =
             self.probes.asked().map(|probe| (probe.name.clone(), probe.mode)).collect();
         for (probe, mode) in asked {
             let fails = unwell && mode == HealthProbeMode::Enforce;
-            self.fails |= fails;
             let outcome = match fails {
                 true => HealthProbeOutcome::Failed { reason: "the rehearsal lets it fail".to_owned() },
                 false => HealthProbeOutcome::Passed,
             };
             let (generation, began) = (generation(TARGET).id, self.since_boot(now));
-            let result = HealthProbeResult { probe, generation, boot: boot.clone(), began, outcome };
+            let result = HealthProbeResult { probe, generation, boot: self.boot.clone(), began, outcome };
             self.give(ActivationInput::Probe(result), now, agenda);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Rehearsal (terms, declared nodes, shares of faults, seed, begin)
-//!   -> rehearse: rollout::Rollouts decides, activation::Activation goes on at each host, virtual time
+//!   -> rehearse: rollout::Rollouts decides, activation::Activation goes on at each host, node::RolloutActivation tells, virtual time
 //!     -> RehearsalReport: who changes when, what stops it, how long it takes
 //! ```
 //!

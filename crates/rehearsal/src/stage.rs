@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use activation::BootId;
 use model::status::{self, Contact};
 use model::{Digest, Hostname, Incarnation, NodeId, Timestamp};
 use rollout::cadence::ROLLOUT_CONTACT_SECS;
@@ -15,7 +14,7 @@ use rollout::{
 
 use crate::faults::{NodeFault, draw_faults};
 use crate::gather::report_of;
-use crate::host::{Agenda, BEFORE, BOOT, HostEvent, RehearsedHost, TARGET, activation_terms};
+use crate::host::{Agenda, BEFORE, BOOT, HostEvent, RehearsedHost, TARGET};
 use crate::nature::HostNature;
 use crate::report::RehearsalReport;
 use crate::timeline::{Occurrence, Timeline};
@@ -40,7 +39,6 @@ pub(crate) struct Stage<'r> {
     by_id: BTreeMap<NodeId, usize>,
     id: RolloutId,
     log: Incarnation,
-    boot: BootId,
     now: Timestamp,
     timeline: Timeline,
     /// When each host that lost the network was heard of last.
@@ -62,7 +60,6 @@ impl<'r> Stage<'r> {
             BOOT.parse().unwrap_or_else(|_| unreachable!("a boot's name")),
             "rehearsed".parse().unwrap_or_else(|_| unreachable!("a log's name")),
         );
-        let terms = activation_terms(&rehearsal.terms);
         let hostnames: Vec<&Hostname> = rehearsal.nodes.iter().map(|node| &node.hostname).collect();
         let drawn = draw_faults(&rehearsal.faults, rehearsal.seed, &hostnames);
         let hosts: Vec<RehearsedHost> = rehearsal
@@ -71,7 +68,7 @@ impl<'r> Stage<'r> {
             .zip(drawn)
             .map(|(node, drawn)| {
                 let nature = HostNature::draw(rehearsal.seed, &node.hostname, drawn);
-                RehearsedHost::new(node, nature, terms, &boot, rehearsal.begins)
+                RehearsedHost::new(node, nature, Arc::clone(&rehearsal.terms), &boot, rehearsal.begins)
             })
             .collect();
         let header = Digest::of(b"rehearsed");
@@ -84,7 +81,6 @@ impl<'r> Stage<'r> {
             hosts,
             id: RolloutId::of_release(&rehearsal.channel, None, &header, |_| false),
             log,
-            boot,
             now: rehearsal.begins,
             timeline: Timeline::default(),
             heard: BTreeMap::new(),
@@ -208,7 +204,7 @@ impl<'r> Stage<'r> {
         }
         while let Some(event) = self.hosts[index].next_event(&self.id, &self.log) {
             let RolloutAnswer::Event(answer) = self.give(RolloutInput::Event(event)) else { break };
-            self.hosts[index].answered(&answer, self.now, &mut agenda);
+            self.hosts[index].answered(&answer);
         }
         if let Some(pointer) = self.rollouts.pointer(&self.hosts[index].id) {
             self.hosts[index].hear(&pointer, self.now, &mut agenda);
@@ -219,7 +215,7 @@ impl<'r> Stage<'r> {
     fn happen(&mut self, index: usize, event: HostEvent) {
         let mut agenda = Agenda::new();
         let was_reached = self.hosts[index].is_reached;
-        self.hosts[index].happen(event, self.now, &self.boot, &mut agenda);
+        self.hosts[index].happen(event, self.now, &mut agenda);
         match (was_reached, self.hosts[index].is_reached) {
             (true, false) => {
                 self.heard.insert(index, self.now);

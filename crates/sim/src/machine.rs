@@ -262,7 +262,8 @@ impl Machine {
             | NodeEffect::HurryCheckIn
             | NodeEffect::GoBack(_)
             | NodeEffect::RolloutEnded(_)
-            | NodeEffect::RestateRollout(_) => {}
+            | NodeEffect::RestateRollout(_)
+            | NodeEffect::AdoptedAtOnce(_) => {}
             NodeEffect::SaveFreshness(held) => self.disk.write(|files| files.freshness = Some(held))?,
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
             NodeEffect::Warn(text) => self.notes.push(text),

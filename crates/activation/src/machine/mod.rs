@@ -107,7 +107,6 @@ impl Activation {
             ActivationInput::NotPersisted { reason } => self.not_persisted(last, &reason, now),
             ActivationInput::NotArmed { reason } => self.not_armed(last, &reason, now),
             ActivationInput::Measured { generation, bytes } => self.measured(generation, bytes),
-            ActivationInput::LiftQuarantine(generation) => self.lift_quarantine(generation),
             ActivationInput::Tick => self.tick(now),
         }
     }
@@ -180,15 +179,6 @@ impl Activation {
             },
         });
         facts.map(ActivationEffect::Report).collect()
-    }
-
-    fn lift_quarantine(&mut self, generation: GenerationId) -> Vec<ActivationEffect> {
-        let before = self.record.clone();
-        if !self.record.quarantine.lift(generation) {
-            return Vec::new();
-        }
-        let told = ActivationEffect::Report(ActivationFact::QuarantineLifted { generation });
-        self.durable_or_restored(before, vec![told])
     }
 
     /// Asks the probes of a generation, whose results count from now on.

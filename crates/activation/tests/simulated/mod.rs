@@ -172,7 +172,6 @@ impl SimulatedHost {
                 4 => self.network = !self.network,
                 5 | 6 => self.order(),
                 7 => self.tell(ActivationInput::Halted),
-                10 => self.tell(ActivationInput::LiftQuarantine),
                 11 => {
                     let bytes = 50 * (self.chance.below(8) + 1);
                     self.tell(|generation| ActivationInput::Measured { generation, bytes });

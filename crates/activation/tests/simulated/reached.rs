@@ -66,8 +66,7 @@ pub fn name(fact: &ActivationFact) -> &'static str {
         ActivationFact::NotPersisted { .. } => "not persisted",
         ActivationFact::ProbesDeclared { .. }
         | ActivationFact::ProbeResult { .. }
-        | ActivationFact::Returning { .. }
-        | ActivationFact::QuarantineLifted { .. } => "others",
+        | ActivationFact::Returning { .. } => "others",
     }
 }
 

@@ -15,15 +15,10 @@ use super::begun_switch::boot_was_required;
 use super::task::{ActivationTask, PendingReturn, PendingSwitch};
 use crate::events::DaemonEvent;
 use crate::full_runs::record_full_run;
-use crate::generations::{HostReturn, ReturnHostError, ReturnWatchdog, ReturnedHost, SetUpWatchdogError};
+use crate::generations::{HostReturn, ReturnHostError, ReturnWatchdog, ReturnedHost};
 use crate::render::chain;
 use crate::run_mark::RunMark;
 use crate::runner::observed;
-
-/// Why no agent starts by the release.
-pub(super) fn refused_unit(error: &SetUpWatchdogError) -> String {
-    format!("systemd does not start the agent as the release has it: {}", chain(error))
-}
 
 /// What says that the host must boot, and what asks for it.
 const REQUIRED: &str = "run/reboot-required";
@@ -139,12 +134,18 @@ impl ActivationTask {
         self.setup.daemon.send_blocking(DaemonEvent::AgentReplaced);
     }
 
-    /// Whether the release that was switched to has another agent than the one that runs, and something starts that.
-    pub(super) fn is_replaced(&self) -> bool {
-        let Some(activation) = &self.activation else { return false };
-        let confirmed = activation.record().confirmed.id;
-        let is_started = matches!(self.setup.files.watchdog(), ReturnWatchdog::Units(_));
-        is_started && self.setup.files.agent_differs(confirmed)
+    /// Takes up the agent of the release that was switched to, where that is another one than the one that runs, and
+    /// something starts it; whether it is so. Before the end of the switch is durable: whoever starts the agent from then
+    /// on goes by its unit of the release.
+    pub(super) fn take_up_agent(&self) -> Result<bool, String> {
+        let Some(activation) = &self.activation else { return Ok(false) };
+        let (confirmed, watchdog) = (activation.record().confirmed.id, self.setup.files.watchdog());
+        let is_other =
+            matches!(watchdog, ReturnWatchdog::Units(_)) && self.setup.files.agent_differs(confirmed);
+        let taken = if is_other { watchdog.take_up_agent() } else { Ok(()) };
+        taken.map(|()| is_other).map_err(|error| {
+            format!("systemd does not start the agent as the release has it: {}", chain(&error))
+        })
     }
 
     /// No run is under way now.
@@ -214,7 +215,7 @@ impl ActivationTask {
         };
         let Some(kept) = &mut self.kept else { return };
         let events = kept.told(fact, confirmed, &now);
-        let is_kept = matches!(fact, ActivationFact::Completed { .. });
+        let is_kept = matches!(fact, ActivationFact::Completed { .. } | ActivationFact::Returning { .. });
         self.report(events);
         if is_kept {
             self.keep_rollout();
@@ -264,7 +265,7 @@ fn log(fact: &ActivationFact) {
         ActivationFact::WatchdogNotSet { reason } | ActivationFact::NotPersisted { reason } => {
             tracing::error!("what guards an activation cannot be kept: {}", model::text::one_line(reason));
         }
-        ActivationFact::ProbesDeclared { .. } | ActivationFact::QuarantineLifted { .. } => {}
+        ActivationFact::ProbesDeclared { .. } => {}
     }
 }
 

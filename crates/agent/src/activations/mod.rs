@@ -72,7 +72,7 @@ pub(crate) enum ActivationCommand {
     /// What was said of a generation is said again.
     Restate(GenerationId),
     /// A release that nothing holds back was adopted: it is the confirmed generation.
-    AdoptedAtOnce,
+    AdoptedAtOnce(GenerationId),
     /// A probe said something.
     Probed(HealthProbeResult),
     /// The agent stops.
@@ -192,9 +192,9 @@ impl Activations {
     }
 
     /// A release that nothing holds back was adopted. A return of before is no news any more.
-    pub(crate) fn adopted_at_once(&mut self) {
+    pub(crate) fn adopted_at_once(&mut self, held: GenerationId) {
         match self.commands.is_some() {
-            true => self.send(ActivationCommand::AdoptedAtOnce),
+            true => self.send(ActivationCommand::AdoptedAtOnce(held)),
             false => self.setup.local.set(|state| state.activation = None),
         }
     }

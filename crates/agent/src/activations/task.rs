@@ -6,8 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use activation::{
-    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationStage, ActivationTerms, BootId,
-    BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits, ProbeTopology, SwitchEnd,
+    Activation, ActivationEffect, ActivationInput, ActivationOrder, ActivationRecord, ActivationStage,
+    ActivationTerms, BootId, BootMoment, BootTime, FoundHost, Generation, GenerationId, GenerationLimits,
+    ProbeTopology, SwitchEnd,
 };
 use model::log::FactBody;
 use node::{ActivationRequest, Adoption, RolloutActivation, TrialStage};
@@ -87,9 +88,7 @@ impl ActivationTask {
     }
 
     fn go_on(&mut self) {
-        let Some(effects) = self.load() else { return };
-        let Some(activation) = &self.activation else { return };
-        let record = activation.record().clone();
+        let Some((record, effects)) = self.load() else { return };
         let now = self.now();
         let (events, order) = match &mut self.kept {
             Some(kept) => {
@@ -108,8 +107,9 @@ impl ActivationTask {
         self.settle();
     }
 
-    /// Reads the record, and goes on with it: what is to be done first. Nothing where it cannot be read.
-    fn load(&mut self) -> Option<Vec<ActivationEffect>> {
+    /// Reads the record, and goes on with it: the record as it was found, and what is to be done first. Nothing where it
+    /// cannot be read.
+    fn load(&mut self) -> Option<(ActivationRecord, Vec<ActivationEffect>)> {
         let now = self.now();
         let durable = self.setup.storage.durable();
         let found = self.setup.files.load(durable, &now);
@@ -131,9 +131,10 @@ impl ActivationTask {
         let process = self.setup.mark.process();
         let found_host = FoundHost { process, runs };
         let limits = GenerationLimits::default();
+        let record = found.record.clone();
         let (activation, effects) = Activation::start(found.record, limits, found_host, &now);
         self.activation = Some(activation);
-        Some(effects)
+        Some((record, effects))
     }
 
     pub(super) fn run(mut self, inbox: &Receiver<ActivationCommand>) {
@@ -210,7 +211,7 @@ impl ActivationTask {
             ActivationCommand::GoBack(generation) => self.give(ActivationInput::Halted(generation)),
             ActivationCommand::RolloutEnded(generation) => self.rollout_ended(generation),
             ActivationCommand::Restate(generation) => self.restate(generation),
-            ActivationCommand::AdoptedAtOnce => self.adopted_at_once(),
+            ActivationCommand::AdoptedAtOnce(held) => self.adopted_at_once(held),
             ActivationCommand::Probed(result) => self.give(ActivationInput::Probe(result)),
             ActivationCommand::Stop => {}
         }
@@ -229,7 +230,7 @@ impl ActivationTask {
         let durable = self.setup.storage.durable();
         let generation = self.setup.files.keep(durable, &request.adoption);
         if self.activation.is_none()
-            && let Some(effects) = self.load()
+            && let Some((_, effects)) = self.load()
         {
             self.carry_out_all(effects);
         }
@@ -245,8 +246,8 @@ impl ActivationTask {
             probes: request.probes.clone(),
         });
         let record = self.activation.as_ref().map(Activation::record);
-        if RolloutActivation::is_replaced(record, generation.id) {
-            self.kept = Some(RolloutActivation::new(&request, generation));
+        if RolloutActivation::is_replaced(record) {
+            self.kept = Some(RolloutActivation::new(request.part.clone(), (*order).clone()));
             if let Err(error) = self.setup.rollout.store(&self.kept) {
                 self.kept = None;
                 return self.not_begun(&request, chain(&error));
@@ -260,10 +261,8 @@ impl ActivationTask {
     fn not_begun(&mut self, request: &ActivationRequest, why: String) {
         let confirmed =
             self.activation.as_ref().map_or(Generation::AS_FOUND, |known| known.record().confirmed);
-        let generation = Generation { id: request.part.generation(), seq: request.part.seq, bytes: 0 };
         tracing::error!(why, release = request.part.seq, "the release is not activated");
-        let events = RolloutActivation::new(request, generation).given_up(why, confirmed);
-        self.report_of(request.part.rollout.clone(), events);
+        self.report_of(request.part.rollout.clone(), RolloutActivation::given_up(why, confirmed));
         self.settle();
     }
 
@@ -273,23 +272,28 @@ impl ActivationTask {
         self.give(ActivationInput::Activate(Box::new(ActivationOrder { target, terms, probes })));
     }
 
-    /// What is held is what is confirmed.
-    fn adopted_at_once(&mut self) {
-        let Some(activation) = &self.activation else {
-            // A return of before is no news any more.
-            return self.show(TrialStage::Settled, None);
-        };
-        let record = activation.record();
-        if let ActivationStage::Probation(_) = record.under_way {
-            let generation = record.confirmed.id;
+    /// What is held is what is confirmed, though the disk may not say so yet: whoever finds the record next does
+    /// ([`ActivationRecord::found`]).
+    fn adopted_at_once(&mut self, held: GenerationId) {
+        if let Some(activation) = &self.activation
+            && let ActivationStage::Probation(_) = activation.record().under_way
+        {
+            let generation = activation.record().confirmed.id;
             self.give(ActivationInput::RolloutEnded(generation));
         }
-        let is_settled = |known: &Activation| known.record().under_way == ActivationStage::Settled;
-        if self.activation.as_ref().is_some_and(is_settled) {
-            self.probes.stop();
-            (self.activation, self.kept) = (None, None);
+        let goes_on = |record: &ActivationRecord| {
+            record.under_way != ActivationStage::Settled && !record.is_replaced_by(held)
+        };
+        if self.activation.as_ref().is_some_and(|known| goes_on(known.record())) {
+            return;
+        }
+        self.probes.stop();
+        self.activation = None;
+        if self.kept.take().is_some() {
             self.keep_rollout();
         }
+        // A return of before is no news any more.
+        self.show(TrialStage::Settled, None);
     }
 
     fn restate(&mut self, generation: GenerationId) {
@@ -306,18 +310,9 @@ impl ActivationTask {
     fn switched(&mut self, end: Result<(), String>) {
         let Some(switch) = self.switch.take() else { return };
         let target = switch.target.id;
-        let end = match end.and_then(|()| self.setup.files.arrive(target).map_err(|error| chain(&error))) {
-            Err(reason) => SwitchEnd::Failed { reason },
-            Ok(()) => match super::effects::required_boot(&self.setup.host) {
-                Some(component) if !switch.boot_was_required => SwitchEnd::NeedsReboot { component },
-                // Before that is durable: whoever starts the agent from then on goes by its unit of the release.
-                _ if self.is_replaced() => match self.setup.files.watchdog().take_up_agent() {
-                    Ok(()) => SwitchEnd::NeedsNewAgent,
-                    Err(error) => SwitchEnd::Failed { reason: super::effects::refused_unit(&error) },
-                },
-                _ => SwitchEnd::Done,
-            },
-        };
+        let end = end.and_then(|()| self.setup.files.arrive(target).map_err(|error| chain(&error)));
+        let boot = super::effects::required_boot(&self.setup.host);
+        let end = SwitchEnd::after(end, boot, switch.boot_was_required, || self.take_up_agent());
         let is_there = !matches!(end, SwitchEnd::Failed { .. });
         self.give(ActivationInput::Switched { target, end });
         if is_there {

@@ -4,25 +4,26 @@
 //! offer -> judged, fetched -> Prepare -> prepared: its wave by its signed set
 //! answer {acknowledge}  -> not before its time, in a freeze, pinned: DispatchReject
 //!                          else DispatchAck in the log, and a contact at once
-//! answer {proceed}      -> that acknowledgement was taken: Activate
+//! answer {proceed}      -> that acknowledgement was taken, and it may begin still: Activate
 //! answer {hold}, or of another rollout: what was prepared is dropped
 //! answer of a later release's rollout, and nothing is held: adopted once its wave's signed time lets it
 //! Switch -> adopted, a full run -> Switched
-//! answer {goBack}       -> the signed terms let it, and the pointer is to where it would return: GoBack
+//! answer {goBack}       -> the signed terms let it: GoBack, to the generation that the host's record names
 //!                          not begun: RollbackComplete in the log
 //! ```
 //!
 //! Invariants: on a host that holds a release, nothing is begun whose acknowledgement was not taken by the control plane;
+//! what would have it refuse a request keeps it from beginning; one release is switched to or left at a time;
 //! the signed terms, and nothing that an answer says, decide the wave, its time, freezes, pins, its soak and whether a halt
 //! takes the host back.
 
 mod requests;
 mod trial;
 
+use model::Timestamp;
 use model::exchange::{Answer, Offer};
 use model::log::Cursor;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
-use model::{Digest, Timestamp};
 use rollout::BeginRefusal;
 use trust::Header;
 use trust::rollout_terms::OnFailure;
@@ -31,7 +32,7 @@ use super::counted_answers::CountedAnswers;
 use super::waiting_release::{PreparedWave, RolloutNames, WaitingRelease, wave_of};
 use super::{Node, ReleaseChange};
 use crate::io::NodeEffect;
-use crate::rollout_part::{ActivationRequest, PreparedRelease, RolloutPart, TrialStage, terms_of};
+use crate::rollout_part::{ActivationRequest, PreparedRelease, RolloutPart, TrialStage, activation_terms};
 use crate::state::Adoption;
 
 /// How the node stands in rollouts.
@@ -43,6 +44,8 @@ pub(super) struct RolloutParticipation {
     acknowledgement: Option<Acknowledgement>,
     /// What was refused last: each request once.
     rejected: Option<RejectedDispatch>,
+    /// What it began last, where the host did not leave it since: it was refused, where it is no part of the node any more.
+    begun: Option<RolloutId>,
     /// It was to go back in this rollout, which it did not begin, and said so: once.
     unbegun: Option<RolloutId>,
     answers: CountedAnswers,
@@ -103,7 +106,7 @@ impl RolloutParticipation {
 
     /// A release is being activated, or left: no other one is taken.
     pub(super) fn keeps_others_out(&self) -> bool {
-        matches!(self.trial, TrialStage::UnderWay { .. } | TrialStage::Returning) || self.switch.is_some()
+        matches!(self.trial, TrialStage::UnderWay | TrialStage::Returning) || self.switch.is_some()
     }
 
     fn is_part(&self, dispatch: &RolloutDispatch) -> Option<&RolloutPart> {
@@ -268,7 +271,7 @@ impl Node {
                 true
             }
             RolloutTask::GoBack => {
-                self.on_go_back(dispatch, answer.offer.as_ref(), now, effects);
+                self.on_go_back(dispatch, now, effects);
                 false
             }
         }
@@ -288,15 +291,26 @@ impl Node {
             return self.drop_waiting();
         }
         match taken {
-            // A contact is to follow a guarded change first (CNV-11), within its window; the control plane says it again.
-            true if self.awaits_contact => {}
+            // It waits as it is: the control plane says it again.
+            true if !self.may_begin(waiting, now) => {}
             true => self.begin(dispatch, now, effects),
-            // An agent that starts anew has forgotten what it said.
-            false if self.rollout.acknowledged(&dispatch.rollout).is_none() => {
+            // An agent that starts anew has forgotten what it said. One that began knows better, and was refused: it said so,
+            // and would be again, whatever the control plane made of that.
+            false
+                if self.rollout.acknowledged(&dispatch.rollout).is_none()
+                    && self.rollout.begun.as_ref() != Some(&dispatch.rollout) =>
+            {
                 self.answer_request(dispatch, None, now, effects);
             }
             false => {}
         }
+    }
+
+    /// What was acknowledged begins now: no other release is switched to or left, no contact is to follow a guarded change
+    /// (CNV-11), within its window, and nothing came since that would have had the request refused.
+    fn may_begin(&self, waiting: &WaitingRelease, now: Timestamp) -> bool {
+        let is_free = !self.awaits_contact && !self.rollout.keeps_others_out();
+        is_free && waiting.prepared.as_ref().is_some_and(|wave| self.refusal(wave, now).is_none())
     }
 
     fn begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -307,6 +321,7 @@ impl Node {
         let WaitingRelease { adoption, prepared, .. } = *waiting;
         let Some(PreparedWave { rules, placement, probes }) = prepared else { return };
         self.rollout.acknowledgement = None;
+        self.rollout.begun = Some(dispatch.rollout.clone());
         let terms = rules.terms();
         let part = RolloutPart {
             rollout: dispatch.rollout.clone(),
@@ -315,33 +330,26 @@ impl Node {
             soak_secs: rules.gate(usize::from(placement.wave)).soak_secs,
             on_failure: terms.on_failure,
         };
-        let back_to = self.adoption.as_ref().map_or(Digest::ZERO, |held| held.root);
-        let waits_for_boot = matches!(self.rollout.trial, TrialStage::WaitsForBoot { .. });
+        let waits_for_boot = matches!(self.rollout.trial, TrialStage::WaitsForBoot);
         if !waits_for_boot {
             self.rollout.part = Some(part.clone());
-            self.rollout.trial = TrialStage::UnderWay { back_to };
+            self.rollout.trial = TrialStage::UnderWay;
         }
-        let terms = terms_of(&terms.confirm, terms.on_failure);
+        let terms = activation_terms(&terms.confirm, terms.on_failure);
         let adoption = Adoption { adopted_at: now, ..adoption };
         let request = ActivationRequest { part, adoption, terms, probes };
         effects.push(NodeEffect::Activate(Box::new(request)));
     }
 
-    /// A stolen control plane can go back one generation, where the release lets it, and no further.
-    fn on_go_back(
-        &mut self,
-        dispatch: &RolloutDispatch,
-        offer: Option<&Offer>,
-        now: Timestamp,
-        effects: &mut Vec<NodeEffect>,
-    ) {
+    /// A stolen control plane can go back one generation, where the release lets it, and no further: the host goes to the
+    /// one that its own record names.
+    fn on_go_back(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.forget_other(dispatch);
         let Some(part) = self.rollout.is_part(dispatch) else {
             return self.did_not_begin(dispatch, now, effects);
         };
-        let Some(back_to) = self.rollout.trial.back_to() else { return };
-        let pointed = offer.map_or(Digest::ZERO, |offer| offer.entry.root);
-        if part.on_failure == OnFailure::Rollback && pointed == back_to {
+        // Whatever is pointed to: the control plane may not know yet what the host had.
+        if part.on_failure == OnFailure::Rollback {
             effects.push(NodeEffect::GoBack(part.root));
         }
     }
@@ -354,7 +362,8 @@ impl Node {
         }
         self.drop_waiting();
         let Some(held) = self.adoption.as_ref().filter(|held| held.seq != dispatch.seq) else { return };
-        if self.rollout.unbegun.as_ref() == Some(&dispatch.rollout) {
+        let is_said = self.rollout.unbegun.as_ref() == Some(&dispatch.rollout);
+        if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
         let event = RolloutEventBody::RollbackComplete { release: held.seq };

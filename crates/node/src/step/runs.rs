@@ -54,7 +54,7 @@ impl Node {
         let Some((inputs, intended)) = self.inputs_of_run() else { return };
         self.run_due = false;
         // A run that only observes carries no request out: that waits for the end of the pause.
-        let (requests, tagged) = match self.pause {
+        let (requests, tagged) = match self.pause_of_run() {
             None => self.requests.begin_full(),
             Some(_) => Default::default(),
         };
@@ -94,7 +94,7 @@ impl Node {
         effects: &mut Vec<NodeEffect>,
     ) {
         let Some(adoption) = &self.adoption else { return };
-        let (seq, root, pause) = (adoption.seq, adoption.root, self.pause.clone());
+        let (seq, root, pause) = (adoption.seq, adoption.root, self.pause_of_run());
         let unfinished = self.last_run.as_ref().map(|last| last.unfinished.clone()).unwrap_or_default();
         let order = RunOrder { seq, root, intended, unfinished, pause, scope, requested_tags };
         effects.push(NodeEffect::Run(order));

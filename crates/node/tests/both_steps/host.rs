@@ -17,7 +17,7 @@ use rollout::RolloutId;
 use crate::model::Rng;
 use crate::model::node::{Fate, HostOrder, NodeHost};
 use crate::reached::{reach, reach_of};
-use crate::release::{generation, request};
+use crate::release::{activation_order, generation, part};
 
 /// A host that does more than this while time goes on once does not come to rest.
 const MAX_HAPPENINGS: usize = 20_000;
@@ -446,10 +446,9 @@ impl NodeHost for RealHost {
         self.now = now;
         let target = generation(order.seq);
         self.fates.insert(target.id, order.fate);
-        let request = request(&order);
-        let kept = RolloutActivation::new(&request, target);
+        let kept = RolloutActivation::new(part(&order), activation_order(&order));
         let activate = ActivationInput::Activate(Box::new(kept.order()));
-        if RolloutActivation::is_replaced(self.process.as_ref().map(Activation::record), target.id) {
+        if RolloutActivation::is_replaced(self.process.as_ref().map(Activation::record)) {
             self.kept = Some(kept);
         }
         self.give(activate, rng);

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use ::model::Digest;
 use activation::{
-    ActivationTerms, AfterConfirm, ContactRule, Generation, GenerationId, HealthProbe, HealthProbeKind,
-    HealthProbeMode, ProbeTopology,
+    ActivationOrder, Generation, GenerationId, HealthProbe, HealthProbeKind, HealthProbeMode, ProbeTopology,
 };
-use node::{ActivationRequest, Adoption, RolloutPart};
-use trust::rollout_terms::{OfflineConfirm, OnFailure};
+use node::{RolloutPart, activation_terms};
 
 use crate::model::node::HostOrder;
 
@@ -28,36 +26,23 @@ fn probe(name: &str, mode: HealthProbeMode) -> HealthProbe {
     }
 }
 
-/// What a host is asked for.
-pub fn request(order: &HostOrder) -> ActivationRequest {
-    let HostOrder { rollout, seq, soak, terms, .. } = order;
-    let root = generation(*seq).id.0;
-    let adoption = Adoption {
-        header: serde_json::from_value(serde_json::json!({"payload": "e30=", "signatures": []})).unwrap(),
-        digest: Digest::of(b"header"),
-        channel: "stable".parse().unwrap(),
-        seq: *seq,
-        root,
-        objects: Default::default(),
-        floor: trust::Floor::default(),
-        freshness: None,
-        adopted_at: ::model::Timestamp::default(),
-    };
-    let (rollout, soak_secs, on_failure) = (rollout.clone(), soak.as_secs(), terms.on_failure);
-    let part = RolloutPart { rollout, seq: *seq, root, soak_secs, on_failure };
-    let terms = ActivationTerms {
-        window: Duration::from_secs(terms.confirm.window_secs),
-        tries: terms.confirm.tries,
-        contact: match terms.confirm.offline {
-            OfflineConfirm::Return => ContactRule::Required,
-            OfflineConfirm::Confirm => ContactRule::ProbesAlone,
-        },
-        after_confirm: match on_failure {
-            OnFailure::Halt => AfterConfirm::Stay,
-            OnFailure::Rollback => AfterConfirm::Return,
-        },
-        ..ActivationTerms::default()
-    };
+/// Of which rollout.
+pub fn part(order: &HostOrder) -> RolloutPart {
+    RolloutPart {
+        rollout: order.rollout.clone(),
+        seq: order.seq,
+        root: generation(order.seq).id.0,
+        soak_secs: order.soak.as_secs(),
+        on_failure: order.terms.on_failure,
+    }
+}
+
+/// What a host is to activate.
+pub fn activation_order(order: &HostOrder) -> ActivationOrder {
     let probes = vec![probe("web", HealthProbeMode::Enforce), probe("eye", HealthProbeMode::Observe)];
-    ActivationRequest { part, adoption, terms, probes: ProbeTopology::declare(probes).unwrap() }
+    ActivationOrder {
+        target: generation(order.seq),
+        terms: activation_terms(&order.terms.confirm, order.terms.on_failure),
+        probes: ProbeTopology::declare(probes).unwrap(),
+    }
 }

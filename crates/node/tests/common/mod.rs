@@ -1,6 +1,8 @@
 //! A node on a bench: its inputs given by hand, its effects looked at.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
+pub mod rollouts;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -65,8 +65,7 @@ impl Node {
     ) {
         let ReleaseChange::Waiting(waiting) = &self.change else { return };
         let Some(wave) = &waiting.prepared else { return };
-        let by_terms = self.begin_refusal(wave, now);
-        let Some(why) = by_terms.or(self.pause.as_ref().map(|_| BeginRefusal::Paused)) else {
+        let Some(why) = self.refusal(wave, now) else {
             return self.acknowledge(&dispatch.rollout, until, now, effects);
         };
         self.rollout.acknowledgement = None;
@@ -83,6 +82,11 @@ impl Node {
         self.rollout.rejected = Some(rejected);
         self.contact_pending = true;
         self.deliver_soon(now);
+    }
+
+    /// Why a release does not begin now: by its signed terms, or as somebody paused the host.
+    pub(super) fn refusal(&self, wave: &PreparedWave, now: Timestamp) -> Option<BeginRefusal> {
+        self.begin_refusal(wave, now).or(self.pause.as_ref().map(|_| BeginRefusal::Paused))
     }
 
     /// Why a release must not begin now, by its signed terms.

@@ -1,6 +1,6 @@
 //! What the node does while its host is switched to a release, confirms it or goes back.
 
-use model::{RunReport, Timestamp};
+use model::{Pause, RunReport, Timestamp};
 
 use super::super::{ContactState, Node, ReleaseChange};
 use super::{ConfirmTry, SwitchStage};
@@ -12,7 +12,7 @@ impl Node {
     /// A release that nothing holds back comes while another one waits for a boot: that is given up first, and the end of
     /// that leads to the next check-in.
     pub(in crate::step) fn supersedes(&mut self, adoption: &Adoption, effects: &mut Vec<NodeEffect>) -> bool {
-        let waits = matches!(self.rollout.trial, TrialStage::WaitsForBoot { .. });
+        let waits = matches!(self.rollout.trial, TrialStage::WaitsForBoot);
         if waits {
             effects.push(NodeEffect::Supersede(Box::new(adoption.clone())));
         }
@@ -31,9 +31,10 @@ impl Node {
             }
             TrialStage::Returning => {
                 (self.rollout.switch, self.rollout.try_to_confirm, self.rollout.freed) = (None, None, false);
+                self.rollout.begun = None;
             }
-            TrialStage::UnderWay { .. } | TrialStage::OnProbation { .. } => {}
-            TrialStage::WaitsForBoot { .. } => self.rollout.try_to_confirm = None,
+            TrialStage::UnderWay | TrialStage::OnProbation => {}
+            TrialStage::WaitsForBoot => self.rollout.try_to_confirm = None,
         }
     }
 
@@ -86,11 +87,16 @@ impl Node {
         }
     }
 
+    /// The pause that a run minds. A switch that began ends: one that waited for the end of a pause would be left, and
+    /// would count against its release.
+    pub(in crate::step) fn pause_of_run(&self) -> Option<Pause> {
+        self.pause.clone().filter(|_| !matches!(self.rollout.switch, Some(SwitchStage::Running)))
+    }
+
     /// A full run ended. What failed of its resources is for probes to judge, but for what is switched as a whole or not at
-    /// all; one that only observed, as the host is paused, is none.
+    /// all.
     pub(in crate::step) fn switch_ran(&mut self, report: &RunReport, effects: &mut Vec<NodeEffect>) {
-        let is_running = matches!(self.rollout.switch, Some(SwitchStage::Running));
-        if is_running && report.paused.is_none() {
+        if matches!(self.rollout.switch, Some(SwitchStage::Running)) {
             self.rollout.switch = None;
             effects.push(NodeEffect::Switched(report.not_switched().map_or(Ok(()), Err)));
         }
@@ -106,11 +112,6 @@ impl Node {
         }
         self.rollout.try_to_confirm = Some(ConfirmTry::Requested);
         self.next_contact = self.next_contact.min(now);
-    }
-
-    /// Whether the release that is being adopted is one that the host is switched to.
-    pub fn is_switching(&self) -> bool {
-        self.rollout.switch.is_some()
     }
 
     /// A check-in is made.
