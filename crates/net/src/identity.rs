@@ -5,7 +5,7 @@ use model::{CertificateValidity, Digest, Hostname, NodeId, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use trust::{KeyAlgorithm, PublicKey};
-use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
+use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519, OidRegistry};
 use x509_parser::prelude::{SubjectPublicKeyInfo, Validity};
 
 use crate::certificate::Certificate;
@@ -102,7 +102,8 @@ fn span_of(certificate: &Certificate<'_>) -> CertificateValidity {
 /// Who issued a certificate, as it says itself, at most [`MAX_ISSUER`] bytes on one line; `None` when it does not say.
 pub(crate) fn issuer(der: &[u8]) -> Option<String> {
     let certificate = Certificate::read(der)?;
-    let name = certificate.issuer.to_string();
+    // Common names have their abbreviations; the table of all others would take ten kilobytes to say a rare one.
+    let name = certificate.issuer.to_string_with_registry(&OidRegistry::default()).ok()?;
     let shown = bounded_line(&name, MAX_ISSUER).into_owned();
     (!shown.is_empty()).then_some(shown)
 }
