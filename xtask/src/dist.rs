@@ -34,13 +34,13 @@ const SMALL_C: (&str, &str) = (
 /// constants that are alike are there once, whose addresses Rust does not promise to differ; relocations are packed.
 const SMALL_RUST: &str = "-C force-frame-pointers=yes \
      -C link-arg=-Wl,--icf=all,--ignore-data-address-equality,-z,pack-relative-relocs -C strip=symbols";
-/// What the build of the agent has in its environment. The linker that the compiler brings for this
+/// The Rust flags of the build of the agent. The linker that the compiler brings for this
 /// target folds identical functions and packs relative relocations, which takes half a MiB off and asks for the
 /// C library of Debian 12 (glibc 2.36); of symbols the profile alone leaves those of the program.
-const SMALL: &[(&str, &str)] = if cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")) {
-    &[SMALL_C, ("RUSTFLAGS", SMALL_RUST)]
+const RUST: &str = if cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")) {
+    SMALL_RUST
 } else {
-    &[SMALL_C, ("RUSTFLAGS", "-C strip=symbols")]
+    "-C strip=symbols"
 };
 
 /// Which builds are put together.
@@ -161,7 +161,22 @@ fn debug(root: &Path, place: &Path) -> Outcome {
 /// When it cannot be built.
 pub fn build_agent(what: &[&str]) -> Outcome {
     let build = ["build", "--profile", "agent", "--package", "agent"];
-    run_with(SMALL, "cargo", &[&build, what].concat())
+    let rust = [RUST, &without_sources()].concat();
+    run_with(&[SMALL_C, ("RUSTFLAGS", &rust)], "cargo", &[&build, what].concat())
+}
+
+/// Flags that leave out of the places that panics and logs name where this machine has the sources of dependencies: it
+/// stands in the agent five hundred times, and says something of who built it.
+fn without_sources() -> String {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let sources = home.and_then(|home| fs::read_dir(home.join("registry/src")).ok());
+    let mut registries: Vec<String> =
+        sources.into_iter().flatten().flatten().map(|entry| entry.path().display().to_string()).collect();
+    // Flags are parted by spaces.
+    registries.retain(|path| !path.contains(' '));
+    registries.sort();
+    registries.iter().map(|path| format!(" --remap-path-prefix={path}=")).collect()
 }
 
 /// Removes a file or directory, if it is there. A program that runs cannot be written over; its

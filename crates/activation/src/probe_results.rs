@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use model::collect::CollectInserting;
 use model::health_probe::{HealthProbe, HealthProbeMode, MAX_PROBE_OUTPUT, ProbeTopology};
 use serde::{Deserialize, Serialize};
 
@@ -167,7 +168,7 @@ impl ProbeResults {
             let (mode, sustained) = (probe.mode, probe.sustained);
             (probe.name.clone(), TrackedProbe { mode, grace_ends, sustained, last: None, fails_since: None })
         };
-        let probes = topology.asked().map(track).collect();
+        let probes = topology.asked().map(track).collect_inserting();
         ProbeResults { generation, boot: boot.clone(), since, probes }
     }
 

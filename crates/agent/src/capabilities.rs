@@ -9,6 +9,7 @@ use std::time::Duration;
 use model::capabilities::MAX_HOOKS;
 use model::digest::Hasher;
 use model::exchange::NODE_FEATURES;
+use model::sort::SortCompactly;
 use model::work::Delegation;
 use model::{AgentCapabilities, Digest};
 use net::tasks;
@@ -55,7 +56,7 @@ fn delegated_programs(delegations: &[Delegation]) -> Vec<String> {
     });
     let exact = |path: &&String| path.starts_with('/') && !path.contains(['*', '?', '[', '{']);
     let mut paths: Vec<String> = commands.filter_map(|argv| argv.first()).filter(exact).cloned().collect();
-    paths.sort();
+    paths.sort_compactly();
     paths.dedup();
     paths.truncate(MAX_HOOKS);
     paths

@@ -1,10 +1,11 @@
 //! [`JobOutcomes`]: what each resource of a run took and came to, seen from its jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use converge::{Desired, Job, JobDone, JobOutcome, JobWork, ResourceId, RunMode};
 use model::collect::CollectInserting;
+use model::sort::SortCompactly;
 use model::{Action, RunReport};
 
 use crate::outcomes::RunResources;
@@ -49,9 +50,10 @@ impl JobSubject {
     }
 }
 
-/// What is known of the resources of a run under way.
+/// What is known of the resources of a run under way. Hashed, as every resource is looked up again and again, and ids
+/// differ by their ends only.
 #[derive(Debug, Default)]
-pub(crate) struct JobOutcomes(BTreeMap<ResourceId, (Action, Duration)>);
+pub(crate) struct JobOutcomes(HashMap<ResourceId, (Action, Duration)>);
 
 impl JobOutcomes {
     /// A job ended after this time.
@@ -121,8 +123,9 @@ impl JobOutcomes {
             }
         }
         // What left the set.
-        let removed = std::mem::take(&mut self.0).into_iter();
-        all.extend(removed.filter(|_| mode == RunMode::Apply).map(|(id, (action, spent))| {
+        let mut removed: Vec<(ResourceId, (Action, Duration))> = self.0.into_iter().collect();
+        removed.sort_compactly_by(|(one, _), (other, _)| one.cmp(other));
+        all.extend(removed.into_iter().filter(|_| mode == RunMode::Apply).map(|(id, (action, spent))| {
             let reported = items.get(id.as_str()).copied();
             (id, reported.or(Some(action)), millis(spent))
         }));

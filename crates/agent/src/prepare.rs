@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use model::sort::SortCompactly;
 use serde::Serialize;
 use spool::{SpoolError, StateLock};
 use trust::token::KeySource;
@@ -126,7 +127,7 @@ pub fn prepare_image(state: &Path, yes: bool) -> Result<PreparedImage, PrepareIm
             names.push(name);
         }
     }
-    names.sort_by_key(|name| (name != KEY_FILE, name != "membership.json", name.clone()));
+    names.sort_compactly_by_key(|name| (name != KEY_FILE, name != "membership.json", name.clone()));
     if !yes && !names.is_empty() {
         return Err(PrepareImageError::Unconfirmed { count: names.len(), path: state.to_owned() });
     }
@@ -138,6 +139,6 @@ pub fn prepare_image(state: &Path, yes: bool) -> Result<PreparedImage, PrepareIm
     }
     // Durable, as the machine is to be cut off now.
     fs::File::open(state).and_then(|directory| directory.sync_all()).map_err(used)?;
-    names.sort();
+    names.sort_compactly();
     Ok(empty(names))
 }

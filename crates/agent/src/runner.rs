@@ -13,7 +13,7 @@ mod job_worker;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::types::{BlockSpec, EditedFile, FileSpec, IniSpec, JsonSpec, LineSpec, Spec, WantedPackage};
@@ -266,7 +266,8 @@ impl Runner {
     /// # Errors
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
-        let held = HeldSet::read(adoption, self.worker.storage.durable())?;
+        let again = self.last_uses().as_ref().is_some_and(|(root, _)| *root == adoption.root);
+        let held = HeldSet::read(adoption, self.worker.storage.durable(), again)?;
         let secrets = secrets::open(adoption, self.worker.storage.durable(), &self.hostname)?;
         // Wherever it is: no resource may take it away.
         let state = own_state(self.worker.kinds.host(), self.durable().path());
@@ -278,7 +279,7 @@ impl Runner {
             own_paths: state.as_slice(),
             secrets: &secrets,
         };
-        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut uses = self.last_uses();
         // What a set reads is in its expressions: it is the same each time.
         if uses.as_ref().is_none_or(|(root, _)| *root != adoption.root) {
             *uses = Some((adoption.root, TraitUses::of(&from)));
@@ -299,8 +300,11 @@ impl Runner {
     }
 
     fn read_of_last(&self, traits: &Value) -> Option<ReadTraits> {
-        let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        uses.as_ref().map(|(root, uses)| read_traits(uses, *root, traits))
+        self.last_uses().as_ref().map(|(root, uses)| read_traits(uses, *root, traits))
+    }
+
+    fn last_uses(&self) -> MutexGuard<'_, Option<(Digest, TraitUses)>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes what a set that is run for the first time leaves over, and what runs of it left since,

@@ -22,7 +22,8 @@ const PACKAGED_UNITS: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/syst
 
 /// A path with one way to write it: without doubled slashes, `.` parts, and a slash at the end.
 pub fn normalized(path: &str) -> Cow<'_, str> {
-    let tidy = path.len() > 1 && !path.ends_with('/') && !path.contains("//") && !path.contains("/.");
+    let untidy = |pair: &[u8]| pair == b"//" || pair == b"/.";
+    let tidy = path.len() > 1 && !path.ends_with('/') && !path.as_bytes().windows(2).any(untidy);
     if tidy {
         return Cow::Borrowed(path);
     }
@@ -80,16 +81,22 @@ fn own(path: &str, takes_all: bool, more: &[String]) -> Option<Own> {
     if within(path, TRAITS) {
         return None;
     }
-    let fixed = [AGENT_STATE, SERVER_STATE, RUNTIME, RUNTIME_BEFORE, CONFIGURATION].map(str::to_owned);
-    let units = [UNIT_FOLDER].into_iter().chain(PACKAGED_UNITS);
-    let units = units.flat_map(|folder| UNITS.map(|unit| format!("{folder}/{unit}")));
-    let more = more.iter().map(|path| normalized(path).into_owned());
-    let mut all = fixed.into_iter().chain(units).chain(more);
-    all.find_map(|own| match () {
-        () if within(path, &own) => Some(Own::At(own)),
-        () if takes_all && within(&own, path) => Some(Own::Below(own)),
+    let relation = |own: &str| match () {
+        () if within(path, own) => Some(Own::At(own.to_owned())),
+        () if takes_all && within(own, path) => Some(Own::Below(own.to_owned())),
         () => None,
-    })
+    };
+    // Every resource of every run is asked about: a text is only made for one that is refused.
+    let of_unit = |folder: &str| {
+        let near = within(path, folder) || (takes_all && within(folder, path));
+        near.then(|| UNITS.iter().find_map(|unit| relation(&format!("{folder}/{unit}"))))?
+    };
+    let fixed = [AGENT_STATE, SERVER_STATE, RUNTIME, RUNTIME_BEFORE, CONFIGURATION];
+    fixed
+        .into_iter()
+        .find_map(relation)
+        .or_else(|| [UNIT_FOLDER].into_iter().chain(PACKAGED_UNITS).find_map(of_unit))
+        .or_else(|| more.iter().find_map(|own| relation(&normalized(own))))
 }
 
 /// Whether a path is another one, or below it.

@@ -49,7 +49,7 @@ pub fn guarded_digest(desired: &Desired, root: Digest) -> Digest {
 pub fn undo_of(resource: &BoundResource, checked: &Checked) -> Option<Undo> {
     let Remembered { path, undone: true } = remembered(resource)? else { return None };
     Some(Undo {
-        path,
+        path: path.to_owned(),
         prior: checked.prior.clone(),
         kept: matches!(checked.prior, Prior::Path(PathState::File { size, .. }) if size <= MAX_KEPT),
         kind: resource.kind.clone(),

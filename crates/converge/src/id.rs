@@ -13,7 +13,7 @@ pub struct ResourceId(Arc<str>);
 impl ResourceId {
     /// The id of a resource of a module.
     pub fn new(module: &str, kind: &str, name: &str) -> ResourceId {
-        ResourceId(format!("{module}/{kind}:{name}").into())
+        ResourceId([module, "/", kind, ":", name].concat().into())
     }
 
     /// The text form.

@@ -112,7 +112,7 @@ impl Prior {
 
 /// One thing that was made or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", from = "LedgerEntryForm")]
 pub struct LedgerEntry {
     /// The resource's type.
     pub kind: String,
@@ -129,20 +129,60 @@ pub struct LedgerEntry {
     /// When it was first changed.
     pub at: Timestamp,
     /// Its content is shown nowhere.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
     /// The attributes by which the resource can be removed without its declaration
     /// (`ResourceType::removal`), as declared last.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Value>,
     /// The files and directories around it that were made for it or for another resource: a removal takes
     /// them away when nothing is left in them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub made: Vec<String>,
     /// The root of the set whose run made or changed it first: the generation that answers for it (ROL-10). An
     /// earlier version did not keep it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<Digest>,
+}
+
+/// How [`LedgerEntry`] is read: in one struct, as serde keeps every value of a flattened one aside first, and each run
+/// reads the whole ledger.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LedgerEntryForm {
+    kind: String,
+    path: String,
+    prior: PathState,
+    #[serde(default)]
+    state: Option<StateForm>,
+    kept: bool,
+    on_remove: OnRemove,
+    at: Timestamp,
+    #[serde(default)]
+    sensitive: bool,
+    #[serde(default)]
+    attributes: BTreeMap<String, Value>,
+    #[serde(default)]
+    made: Vec<String>,
+    #[serde(default)]
+    generation: Option<Digest>,
+}
+
+impl From<LedgerEntryForm> for LedgerEntry {
+    fn from(form: LedgerEntryForm) -> LedgerEntry {
+        LedgerEntry {
+            kind: form.kind,
+            path: form.path,
+            prior: PriorForm { prior: form.prior, state: form.state }.into(),
+            kept: form.kept,
+            on_remove: form.on_remove,
+            at: form.at,
+            sensitive: form.sensitive,
+            attributes: form.attributes,
+            made: form.made,
+            generation: form.generation,
+        }
+    }
 }
 
 impl LedgerEntry {

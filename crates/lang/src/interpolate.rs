@@ -60,7 +60,8 @@ impl InterpolatedText {
 
     /// Whether `text` needs no parsing at all: it holds no `${{`.
     pub fn is_literal(text: &str) -> bool {
-        !text.contains("${{")
+        // The search for a character is far quicker than that for a text, and says no for nearly all.
+        !text.contains('$') || !text.contains("${{")
     }
 
     /// The one expression that the text is, if it is nothing else.

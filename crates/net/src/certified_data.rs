@@ -11,7 +11,8 @@ use model::Channel;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use wire::percent;
-use x509_parser::prelude::*;
+
+use crate::certificate::Certificate;
 
 /// What names follow that say a channel or a label.
 const CHANNEL_URI: &str = "muster:channel:";
@@ -53,13 +54,8 @@ impl CertifiedData {
     pub fn read(pem: &[u8]) -> CertifiedData {
         let mut data = CertifiedData::default();
         let Ok(der) = CertificateDer::from_pem_slice(pem) else { return data };
-        let Ok((_, certificate)) = X509Certificate::from_der(&der) else { return data };
-        let Ok(Some(names)) = certificate.subject_alternative_name() else { return data };
-        let uris = names.value.general_names.iter().filter_map(|name| match name {
-            GeneralName::URI(uri) => Some(*uri),
-            _ => None,
-        });
-        for uri in uris.take(2 + MAX_CERTIFIED_LABELS) {
+        let uris = Certificate::read(&der).and_then(|certificate| certificate.uris()).unwrap_or_default();
+        for uri in uris.into_iter().take(2 + MAX_CERTIFIED_LABELS) {
             if let Some(channel) = uri.strip_prefix(CHANNEL_URI) {
                 data.channel = channel.parse().ok();
             } else if let Some((name, value)) = uri.strip_prefix(LABEL_URI).and_then(|it| it.split_once('='))

@@ -5,10 +5,10 @@ use model::{CertificateValidity, Digest, Hostname, NodeId, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use trust::{KeyAlgorithm, PublicKey};
-use x509_parser::nom::Parser;
-use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
-use x509_parser::prelude::*;
+use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519, OidRegistry};
+use x509_parser::prelude::{SubjectPublicKeyInfo, Validity};
 
+use crate::certificate::Certificate;
 use crate::issue;
 
 /// What a certificate's URI names its holder as: `muster:node:ID`, `muster:operator:NAME` or
@@ -73,61 +73,57 @@ pub fn proxy_uri(name: &str) -> String {
 /// # Errors
 /// When it was issued for something else.
 pub fn read(der: &[u8]) -> Result<CertifiedPeer, ReadIdentityError> {
-    let (_, certificate) = X509Certificate::from_der(der).map_err(|_| ReadIdentityError)?;
+    let certificate = Certificate::read(der).ok_or(ReadIdentityError)?;
     let role = role(&certificate).ok_or(ReadIdentityError)?;
-    let issuer = Digest::of(certificate.issuer().as_raw());
+    let issuer = Digest::of(certificate.issuer.as_raw());
     Ok(CertifiedPeer { role, issued: issue::issued_at(span_of(&certificate)), issuer })
 }
 
 /// Digest of a CA's own name, in DER: what its certificates give their issuer. `None` where it cannot be read.
 pub(crate) fn authority_name(der: &[u8]) -> Option<Digest> {
-    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
-    let (_, certificate) = parser.parse(der).ok()?;
-    Some(Digest::of(certificate.subject().as_raw()))
+    let certificate = Certificate::read(der)?;
+    Some(Digest::of(certificate.subject.as_raw()))
 }
 
 /// From when until when the first certificate of a PEM text counts; `None` when there is none. Its extensions are not
 /// read.
 pub fn validity(pem: &[u8]) -> Option<CertificateValidity> {
     let der = CertificateDer::from_pem_slice(pem).ok()?;
-    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
-    let (_, certificate) = parser.parse(&der).ok()?;
+    let certificate = Certificate::read(&der)?;
     Some(span_of(&certificate))
 }
 
-fn span_of(certificate: &X509Certificate<'_>) -> CertificateValidity {
-    let Validity { not_before, not_after } = certificate.validity();
+fn span_of(certificate: &Certificate<'_>) -> CertificateValidity {
+    let Validity { not_before, not_after } = &certificate.validity;
     let [from, until] = [not_before, not_after].map(|at| Timestamp::from_secs(at.timestamp()));
     CertificateValidity { from, until }
 }
 
 /// Who issued a certificate, as it says itself, at most [`MAX_ISSUER`] bytes on one line; `None` when it does not say.
 pub(crate) fn issuer(der: &[u8]) -> Option<String> {
-    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
-    let (_, certificate) = parser.parse(der).ok()?;
-    let name = certificate.issuer().to_string();
+    let certificate = Certificate::read(der)?;
+    // Common names have their abbreviations; the table of all others would take ten kilobytes to say a rare one.
+    let name = certificate.issuer.to_string_with_registry(&OidRegistry::default()).ok()?;
     let shown = bounded_line(&name, MAX_ISSUER).into_owned();
     (!shown.is_empty()).then_some(shown)
 }
 
 /// When a certificate was issued, to the second; `None` when it cannot be read.
 pub(crate) fn issued(der: &[u8]) -> Option<Timestamp> {
-    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
-    let (_, certificate) = parser.parse(der).ok()?;
+    let certificate = Certificate::read(der)?;
     Some(issue::issued_at(span_of(&certificate)))
 }
 
 /// The contents of the name in DER that a certificate gives its issuer.
 pub(crate) fn issuer_name(der: &[u8]) -> Option<Vec<u8>> {
-    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
-    let (_, certificate) = parser.parse(der).ok()?;
-    contents(certificate.issuer().as_raw()).map(<[u8]>::to_vec)
+    let certificate = Certificate::read(der)?;
+    contents(certificate.issuer.as_raw()).map(<[u8]>::to_vec)
 }
 
 /// The key in the certificate of a CA; `None` where it is of no algorithm that is known here.
 pub(crate) fn key_of(der: &[u8]) -> Option<PublicKey> {
-    let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    public_key(certificate.public_key())
+    let certificate = Certificate::read(der)?;
+    public_key(&certificate.key)
 }
 
 /// What follows the tag and the length of a DER value, which it ends with.
@@ -140,12 +136,8 @@ fn contents(der: &[u8]) -> Option<&[u8]> {
     }
 }
 
-fn role(certificate: &X509Certificate<'_>) -> Option<PeerRole> {
-    let names = certificate.subject_alternative_name().ok()??;
-    let uri = names.value.general_names.iter().find_map(|name| match name {
-        GeneralName::URI(uri) => Some(*uri),
-        _ => None,
-    })?;
+fn role(certificate: &Certificate<'_>) -> Option<PeerRole> {
+    let uri = certificate.uris()?.into_iter().next()?;
     if let Some(name) = uri.strip_prefix(OPERATOR_URI) {
         return Some(PeerRole::Operator(name.to_owned()));
     }
@@ -153,8 +145,8 @@ fn role(certificate: &X509Certificate<'_>) -> Option<PeerRole> {
         return Some(PeerRole::Proxy(name.to_owned()));
     }
     let id: NodeId = uri.strip_prefix(NODE_URI)?.parse().ok()?;
-    let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;
-    let key = public_key(certificate.public_key())?;
+    let name = certificate.subject.iter_common_name().next()?.as_str().ok()?;
+    let key = public_key(&certificate.key)?;
     // The id is derived from the key, so a certificate cannot join one to another.
     (key.node_id() == id).then_some(())?;
     Some(PeerRole::Node { id, hostname: name.parse().ok()?, key: Box::new(key) })

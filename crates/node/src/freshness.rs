@@ -41,7 +41,7 @@ impl FreshnessRecord {
     /// That of a release just adopted.
     pub fn of(adoption: &Adoption) -> FreshnessRecord {
         // An earlier agent kept only the header; it was verified before it was kept.
-        let of_header = || serde_json::from_str::<Header>(&adoption.header.payload).ok();
+        let of_header = || serde_json::from_slice::<Header>(adoption.header.payload.as_bytes()).ok();
         let freshness = adoption.freshness.or_else(|| of_header().map(|header| Freshness::of(&header, None)));
         FreshnessRecord {
             header: adoption.digest,

@@ -16,6 +16,7 @@ use converge::JobFailure;
 use converge::kinds::image::{self, ImageTree, ObservedImage};
 use converge::kinds::{DEFAULT_DIRECTORY_MODE, state, tree};
 use host::{ListedKind, ListedNames};
+use model::collect::CollectInserting;
 use model::{Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
@@ -35,7 +36,7 @@ impl StateProvider for ImageSpec {
             Some(_) if is_declared => self.tree.observe(kinds)?.unwrap_or_default(),
             Some(name) => {
                 let unpacked = unpacked(kinds, self, name)?.unwrap_or_default();
-                unpacked.into_iter().filter(|(name, _)| name == ARCHIVE_TEXT).collect()
+                unpacked.into_iter().filter(|(name, _)| name == ARCHIVE_TEXT).collect_inserting()
             }
             None => Fields::new(),
         };

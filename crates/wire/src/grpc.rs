@@ -340,7 +340,7 @@ impl GrpcStatus {
         let code = text(STATUS)?.parse().map_or(StatusCode::UNKNOWN, StatusCode);
         let message = text(MESSAGE).map(percent::decode).unwrap_or_default();
         let problem = text(PROBLEM).map(percent::decode);
-        let problem = problem.and_then(|json| serde_json::from_str(&json).ok()).map(Box::new);
+        let problem = problem.and_then(|json| serde_json::from_slice(json.as_bytes()).ok()).map(Box::new);
         Some(GrpcStatus { code, message, reason: text(CODE).map(percent::decode), problem })
     }
 }

@@ -14,6 +14,7 @@ use activation::{ActivationRecord, ActivationStage, GenerationId};
 use model::Digest;
 use model::collect::CollectInserting;
 use model::digest::Hasher;
+use model::sort::SortCompactly;
 use serde::{Deserialize, Serialize};
 use spool::atomic::{Existing, WholeFile};
 use spool::{BlobStore, PeekedFile, SpoolError, StateFile};
@@ -71,7 +72,7 @@ impl InstalledAgent {
             files.extend(files_in(directory)?);
         }
         // `/lib` may be a name of `/usr/lib`: each file once.
-        files.sort();
+        files.sort_compactly();
         files.dedup();
         Ok(files)
     }

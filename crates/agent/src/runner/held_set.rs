@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use catalog::module::{Module, Params};
 use model::Kind;
+use model::canonical::CanonicalError;
 use node::Adoption;
+use serde::de::DeserializeOwned;
 
 use super::RunnerError;
 use crate::state::Durable;
@@ -17,7 +19,9 @@ pub(super) struct HeldSet {
 }
 
 impl HeldSet {
-    pub(super) fn read(adoption: &Adoption, durable: &Durable) -> Result<HeldSet, RunnerError> {
+    /// Reads them; `again` where this process has read those of this release before, and they were found to be as
+    /// documents must be.
+    pub(super) fn read(adoption: &Adoption, durable: &Durable, again: bool) -> Result<HeldSet, RunnerError> {
         let mut held = HeldSet { modules: BTreeMap::new(), params: Params::default() };
         for (key, stub) in &adoption.objects {
             let kind = key.section.kind.as_str();
@@ -27,9 +31,9 @@ impl HeldSet {
             let bytes = durable.content(&stub.digest)?;
             let broken = |error| RunnerError::ReadSet(format!("{key}: {error}"));
             if kind == Kind::PARAMS {
-                held.params = model::canonical::parse(&bytes).map_err(broken)?;
+                held.params = parsed(&bytes, again).map_err(broken)?;
             } else {
-                let mut module: Module = model::canonical::parse(&bytes).map_err(broken)?;
+                let mut module: Module = parsed(&bytes, again).map_err(broken)?;
                 // Parsing leaves room for up to as many again, at the moment that takes most memory.
                 module.resources.shrink_to_fit();
                 held.modules.insert(module.name.clone(), Arc::new(module));
@@ -37,4 +41,8 @@ impl HeldSet {
         }
         Ok(held)
     }
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8], again: bool) -> Result<T, CanonicalError> {
+    if again { model::canonical::parse_again(bytes) } else { model::canonical::parse(bytes) }
 }

@@ -19,11 +19,11 @@ pub(super) fn read(text: &str) -> Result<Vec<ManifestDocument>, ReadManifestErro
 
 /// Reads one value.
 pub(super) fn value(text: &str) -> Result<Value, ReadManifestError> {
-    let mut reader = serde_json::Deserializer::from_str(text);
+    let mut reader = serde_json::Deserializer::from_slice(text.as_bytes());
     let mut violation = None;
     let read = canonical::check_loosely(&mut reader, &mut violation)
         .and_then(|()| reader.end())
-        .and_then(|()| serde_json::from_str(text));
+        .and_then(|()| serde_json::from_slice(text.as_bytes()));
     read.map_err(|error| match violation {
         Some(violation) => problem(violation).at(error.line()),
         None => ManifestProblem::NotJson(plain(&error)).at(error.line().max(1)),

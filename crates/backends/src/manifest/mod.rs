@@ -17,6 +17,7 @@ mod yaml;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use model::sort::SortCompactly;
 use model::{Digest, ObjectKey};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -274,7 +275,7 @@ fn manifest(document: ManifestDocument) -> Result<Manifest, Vec<ReadManifestErro
         mistakes.push(at(ManifestProblem::NoName, "metadata"));
     }
     let (Some(kind), Some(name), true) = (kind, name, mistakes.is_empty()) else {
-        mistakes.sort_by_key(|mistake| mistake.line);
+        mistakes.sort_compactly_by_key(|mistake| mistake.line);
         return Err(mistakes);
     };
     let one = |mistake: ReadManifestError| vec![mistake];

@@ -35,7 +35,7 @@ impl<'a> ResourceAttributes<'a> {
         attributes: &BTreeMap<String, Value>,
         context: &'a BindContext<'a>,
     ) -> Result<ResourceAttributes<'a>, String> {
-        let given = kind.attributes.iter().filter_map(|a| attributes.get(a.name).map(|value| (a, value)));
+        let given = attributes.iter().filter_map(|(name, value)| Some((kind.attribute(name)?, value)));
         let values = given
             .map(|(a, value)| Ok((a.name, read::read(a.kind, value)?)))
             .try_collect_inserting::<_, String, _>()?;

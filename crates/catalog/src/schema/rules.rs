@@ -83,10 +83,10 @@ pub(super) fn problems(
     skip: fn(&Value) -> bool,
 ) -> Vec<AttributeProblem> {
     let mut found = Vec::new();
-    let as_name = Value::Str(name.to_owned());
+    let as_name = || Value::Str(name.to_owned());
     if kind.short == Short::Path
-        && !skip(&as_name)
         && let Err(message) = params::path(name).and_then(|()| no_root(name))
+        && !skip(&as_name())
     {
         found.push(AttributeProblem {
             attribute: Some("name".into()),
@@ -102,7 +102,7 @@ pub(super) fn problems(
     if kind.short == Short::Name {
         // Such a name is a value like any other: its rules see it as `name`.
         let mut with_name = attributes.clone();
-        with_name.insert("name".to_owned(), as_name);
+        with_name.insert("name".to_owned(), as_name());
         found.extend((kind.rules)(&with_name));
     } else {
         found.extend((kind.rules)(attributes));
@@ -204,7 +204,7 @@ fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Att
         Need::UnlessAbsent => !is_absent(attributes),
         Need::Always => true,
     };
-    let lacking = kind.attributes.iter().filter(|a| !attributes.contains_key(a.name)).filter(needed);
+    let lacking = kind.attributes.iter().filter(needed).filter(|a| !attributes.contains_key(a.name));
     let problem = |a: &Attribute| {
         let help = format!("add `{}:` ({}): {}", a.name, a.kind.describe(), a.summary);
         AttributeProblem::missing(None, format!("`{}` needs `{}`", kind.name, a.name), &help)

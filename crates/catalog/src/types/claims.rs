@@ -1,5 +1,6 @@
 //! [`PathClaim`]: which file of the host a resource is the declaration of, so that no two write one file.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lang::Value;
@@ -44,7 +45,10 @@ impl PathClaim {
 
     /// Of the path in its one form, so that no two ways to write it make two files.
     fn normalized(self) -> PathClaim {
-        let tidy = |path: String| normalized(&path).into_owned();
+        let tidy = |path: String| match normalized(&path) {
+            Cow::Owned(tidy) => tidy,
+            Cow::Borrowed(_) => path,
+        };
         match self {
             PathClaim::Whole(path) => PathClaim::Whole(tidy(path)),
             PathClaim::Below(path) => PathClaim::Below(tidy(path)),

@@ -119,7 +119,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         Some(pointer) => {
             let text = match (given.text("json"), given.value("value")) {
                 (Some(json), _) => {
-                    let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(&json);
+                    let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(json.as_bytes());
                     parsed.map_err(|error| format!("`json` is not JSON: {error}"))?;
                     json.trim().to_owned()
                 }

@@ -6,12 +6,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use catalog::module::DeclaredResource;
-use catalog::types::{PathClaim, Spec};
 use lang::nearest;
 use model::collect::CollectInserting;
 
+use super::claims::refuse_claimed;
 use super::{BindError, BoundModule, BoundResource, MAX_LOOP_PAIRS};
-use crate::{ResourceId, When};
 
 /// The declarations of a module, each with the slots that it stands for: one, or with
 /// `foreach` any number.
@@ -48,6 +47,14 @@ impl<'m> DeclaredSlots<'m> {
     pub(super) fn begin_handlers(&mut self) {
         self.resources = self.declared.len();
     }
+
+    /// Whether any of them refers to another one.
+    fn refers(&self) -> bool {
+        let lists = |one: &DeclaredResource| {
+            [&one.depends_on, &one.before, &one.notify, &one.subscribes].iter().any(|list| !list.is_empty())
+        };
+        self.declared.iter().any(|(resource, _)| lists(resource))
+    }
 }
 
 /// The names that others know a resource by: its id, its name as declared, its label.
@@ -62,7 +69,15 @@ type DeclaredIndex = (usize, usize);
 /// that names nothing fails its resource, one edge that is meant for another resource
 /// (`before`, `subscribes`) is written there.
 pub(super) fn resolve(modules: &mut [BoundModule], declared: &[DeclaredSlots<'_>]) {
-    let names: Vec<BTreeMap<String, Vec<usize>>> = declared.iter().map(by_name).collect();
+    if declared.iter().any(DeclaredSlots::refers) {
+        link_all(modules, declared);
+    }
+    refuse_twice(modules);
+    refuse_claimed(modules);
+}
+
+fn link_all(modules: &mut [BoundModule], declared: &[DeclaredSlots<'_>]) {
+    let names: Vec<DeclaredNames<'_>> = declared.iter().map(DeclaredNames::of).collect();
     let by_module: BTreeMap<String, usize> =
         modules.iter().enumerate().map(|(m, module)| (module.name.clone(), m)).collect_inserting();
     let is_handler = |target: DeclaredIndex| target.1 >= declared[target.0].resources;
@@ -101,8 +116,6 @@ pub(super) fn resolve(modules: &mut [BoundModule], declared: &[DeclaredSlots<'_>
     for (edge, from, to) in edges.edges {
         link(modules, declared, edge, from, to);
     }
-    refuse_twice(modules);
-    refuse_claimed(modules);
 }
 
 /// An edge from what comes first to what comes later.
@@ -190,11 +203,7 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
     }
 }
 
-fn slots(module: &BoundModule) -> usize {
-    module.resources.len() + module.handlers.len()
-}
-
-fn resource(module: &mut BoundModule, slot: usize) -> &mut BoundResource {
+pub(super) fn resource(module: &mut BoundModule, slot: usize) -> &mut BoundResource {
     let resources = module.resources.len();
     let shared = match slot.checked_sub(resources) {
         None => &mut module.resources[slot],
@@ -204,38 +213,67 @@ fn resource(module: &mut BoundModule, slot: usize) -> &mut BoundResource {
     Arc::make_mut(shared)
 }
 
-fn by_name(module: &DeclaredSlots<'_>) -> BTreeMap<String, Vec<usize>> {
-    let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (number, (resource, _)) in module.declared.iter().enumerate() {
-        names(resource).for_each(|name| push_new(by_name.entry(name).or_default(), number));
+/// The declarations of a module by the names that others know them by ([`names`]), none of which is copied.
+struct DeclaredNames<'m> {
+    slots: &'m DeclaredSlots<'m>,
+    ids: BTreeMap<&'m str, usize>,
+    /// Names as they are declared, each with the number of its declaration.
+    named: BTreeSet<(&'m str, usize)>,
+}
+
+impl<'m> DeclaredNames<'m> {
+    fn of(slots: &'m DeclaredSlots<'m>) -> DeclaredNames<'m> {
+        let numbered = || slots.declared.iter().enumerate();
+        let ids = numbered().filter_map(|(number, (resource, _))| Some((resource.id.as_deref()?, number)));
+        let named = numbered().map(|(number, (resource, _))| (resource.name.as_str(), number));
+        DeclaredNames { slots, ids: ids.collect_inserting(), named: named.collect_inserting() }
     }
-    // An id counts before any other name.
-    for (number, (resource, _)) in module.declared.iter().enumerate() {
-        by_name.extend(resource.id.clone().map(|id| (id, vec![number])));
+
+    /// The numbers of those that a reference means, each once. An id counts before any other name.
+    fn find(&self, reference: &str) -> BTreeSet<usize> {
+        if let Some(number) = self.ids.get(reference) {
+            return BTreeSet::from([*number]);
+        }
+        let named = |name| self.named.range((name, 0)..=(name, usize::MAX)).map(|(_, number)| *number);
+        let label = reference.split_once(':');
+        let labelled = label.into_iter().flat_map(|(kind, name)| {
+            named(name).filter(move |number| self.slots.declared[*number].0.kind == kind)
+        });
+        named(reference).chain(labelled).collect_inserting()
     }
-    by_name
+
+    /// The name that is nearly a reference.
+    fn nearest(&self, reference: &str) -> Option<String> {
+        let all: BTreeSet<String> =
+            self.slots.declared.iter().flat_map(|(resource, _)| names(resource)).collect_inserting();
+        nearest(reference, all.iter().map(String::as_str)).map(str::to_owned)
+    }
 }
 
 /// `id`, `name` or `type:name` of the same module, else `module/` and one of these.
 fn find(
-    names: &[BTreeMap<String, Vec<usize>>],
+    names: &[DeclaredNames<'_>],
     by_module: &BTreeMap<String, usize>,
     m: usize,
     reference: &str,
 ) -> Result<DeclaredIndex, String> {
-    let here = names[m].get(reference).map(|slots| (m, slots));
+    let found = |module: usize, name: &str| {
+        let numbers = names[module].find(name);
+        (!numbers.is_empty()).then_some((module, numbers))
+    };
     let elsewhere = || {
         let (module, rest) = reference.split_once('/')?;
-        let other = *by_module.get(module)?;
-        names[other].get(rest).map(|slots| (other, slots))
+        found(*by_module.get(module)?, rest)
     };
-    match here.or_else(elsewhere) {
-        Some((module, slots)) if slots.len() == 1 => Ok((module, slots[0])),
-        Some(_) => {
-            Err(format!("`{reference}` names more than one resource; give the one that is meant an id"))
-        }
+    match found(m, reference).or_else(elsewhere) {
+        Some((module, numbers)) => match numbers.first().filter(|_| numbers.len() == 1) {
+            Some(number) => Ok((module, *number)),
+            None => {
+                Err(format!("`{reference}` names more than one resource; give the one that is meant an id"))
+            }
+        },
         None => {
-            let hint = nearest(reference, names[m].keys().map(String::as_str));
+            let hint = names[m].nearest(reference);
             let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
             Err(format!("`{reference}` names no resource of this node{hint}"))
         }
@@ -246,113 +284,23 @@ fn find(
 /// their evaluated names are equal.
 fn refuse_twice(modules: &mut [BoundModule]) {
     for module in modules {
+        let mut refused = Vec::new();
         let mut seen = BTreeMap::new();
-        for slot in 0..slots(module) {
-            let resource = resource(module, slot);
-            let Some(first) = seen.insert(resource.id.clone(), resource.item.clone()) else { continue };
-            resource.spec = Err(BindError::whole(match (first, &resource.item) {
-                (Some(first), Some(second)) => format!(
-                    "items {first} and {second} of `foreach` are both {}; each needs a name of its own",
-                    resource.id
-                ),
-                _ => format!("{} is declared twice in its module", resource.id),
-            }));
+        for (slot, resource) in module.resources.iter().chain(&module.handlers).enumerate() {
+            let Some(first) = seen.insert(&resource.id, &resource.item) else { continue };
+            refused.push((
+                slot,
+                match (first, &resource.item) {
+                    (Some(first), Some(second)) => format!(
+                        "items {first} and {second} of `foreach` are both {}; each needs a name of its own",
+                        resource.id
+                    ),
+                    _ => format!("{} is declared twice in its module", resource.id),
+                },
+            ));
         }
-    }
-}
-
-/// Two resources that write one file: `muster check` refuses them, unless their paths are known on the
-/// node alone. Two that are alike, and one that may not be wanted, harm nobody.
-fn refuse_claimed(modules: &mut [BoundModule]) {
-    let mut whole = WholeClaims::default();
-    let mut refused: BTreeMap<SlotIndex, String> = claiming(modules)
-        .filter_map(|(at, resource, spec)| Some((at, whole.claim(resource, spec)?)))
-        .collect_inserting();
-    for (at, _, spec) in claiming(modules) {
-        // One that is refused for its whole files stays refused for them.
-        if let (false, Some(reason)) = (refused.contains_key(&at), whole.refusal_of_part(spec)) {
-            refused.insert(at, reason);
+        for (slot, reason) in refused {
+            resource(module, slot).spec = Err(BindError::whole(reason));
         }
-    }
-    for ((module, slot), refused) in refused {
-        self::resource(&mut modules[module], slot).spec = Err(BindError::whole(refused));
-    }
-}
-
-/// A module, and a slot of it.
-type SlotIndex = (usize, usize);
-
-/// The resources that claim what they write: those that are wanted whatever the host answers.
-fn claiming(modules: &[BoundModule]) -> impl Iterator<Item = (SlotIndex, &BoundResource, &Spec)> {
-    modules.iter().enumerate().flat_map(|(m, module)| {
-        module.resources.iter().enumerate().filter_map(move |(slot, resource)| {
-            let spec = resource.spec.as_ref().ok().filter(|_| matches!(resource.when, When::Always))?;
-            Some(((m, slot), &**resource, spec))
-        })
-    })
-}
-
-/// Which resource is the first to write a file as a whole, by its path; and which have all that is below a path.
-#[derive(Default)]
-struct WholeClaims<'a> {
-    whole: BTreeMap<String, (&'a ResourceId, &'a Spec)>,
-    below: Vec<(String, &'a ResourceId)>,
-}
-
-impl<'a> WholeClaims<'a> {
-    /// Takes in what a resource writes whole; says why not, where another one writes it otherwise.
-    fn claim(&mut self, resource: &'a BoundResource, spec: &'a Spec) -> Option<String> {
-        let mut refused = None;
-        for claim in spec.path_claims() {
-            if let Some(message) = self.below(&claim, &resource.id) {
-                refused = Some(message);
-            }
-            let path = match claim {
-                PathClaim::Part { .. } => continue,
-                PathClaim::Whole(path) => path,
-                PathClaim::Below(path) => {
-                    refused = refused.or_else(|| self.above(&path, &resource.id));
-                    self.below.push((path.clone(), &resource.id));
-                    path
-                }
-            };
-            match self.whole.get(&path) {
-                None => drop(self.whole.insert(path, (&resource.id, spec))),
-                Some((_, first)) if *first == spec => {}
-                Some((first, _)) => {
-                    let second = &resource.id;
-                    refused = Some(format!("{second} writes {path}, which {first} declares already"));
-                }
-            }
-        }
-        refused
-    }
-
-    /// Why a resource may not write something that lies below what another one has as a whole.
-    fn below(&self, claim: &PathClaim, second: &ResourceId) -> Option<String> {
-        let (above, first) =
-            self.below.iter().find(|(path, first)| *first != second && claim.lies_below(path))?;
-        Some(format!("{second} writes {} below {above}, which {first} replaces as a whole", claim.path()))
-    }
-
-    /// Why a resource may not have all that is below a path: another one writes some of it.
-    fn above(&self, path: &str, second: &ResourceId) -> Option<String> {
-        let lies_below = |(known, _): &(&String, _)| PathClaim::Whole((*known).clone()).lies_below(path);
-        let (known, (first, _)) = self.whole.iter().find(lies_below)?;
-        Some(format!("{second} replaces {path} as a whole, and {first} writes {known} below it"))
-    }
-
-    /// Why a resource may not write its part of a file that another one writes whole.
-    fn refusal_of_part(&self, spec: &Spec) -> Option<String> {
-        spec.path_claims().into_iter().find_map(|claim| match &claim {
-            PathClaim::Part { path, what } => match self.whole.get(path) {
-                Some((first, _)) => Some(format!("{what} in {path}, which {first} declares whole")),
-                None => {
-                    let (above, first) = self.below.iter().find(|(above, _)| claim.lies_below(above))?;
-                    Some(format!("{what} in {path}, below {above}, which {first} replaces as a whole"))
-                }
-            },
-            PathClaim::Whole(_) | PathClaim::Below(_) => None,
-        })
     }
 }

@@ -4,6 +4,7 @@
 //! fails as a whole: a module or resource that cannot be bound carries its error and fails
 //! in the run, and the rest converges.
 
+mod claims;
 mod foreach;
 mod links;
 mod order;

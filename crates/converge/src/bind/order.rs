@@ -211,7 +211,11 @@ fn declared(list: &[Arc<BoundResource>]) -> BindEdges {
 /// Parents come before what is in them; what is to go comes before the directory that goes.
 fn implied(list: &[Arc<BoundResource>]) -> Implied {
     let mut makers = Makers::default();
-    list.iter().enumerate().for_each(|(i, resource)| makers.add(i, resource));
+    // Files are many, and only asked for by what needs one.
+    let files = list.iter().any(|resource| !resource.needs().is_empty());
+    let made = |resource: &BoundResource| files || !matches!(resource.spec, Ok(Spec::File(_)));
+    let made = list.iter().enumerate().filter(|(_, resource)| made(resource));
+    made.for_each(|(i, resource)| makers.add(i, resource));
     let mut edges = BindEdges::new();
     let mut later: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     for (i, resource) in list.iter().enumerate() {

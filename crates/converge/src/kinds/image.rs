@@ -6,6 +6,8 @@
 
 use catalog::types::{ARCHIVE_TEXT, Ensure, IMAGE_REST_TEXT, IMAGE_TARGET_TEXT, ImageSpec};
 use model::Fields;
+use model::collect::CollectInserting;
+use model::sort::SortCompactly;
 
 use super::archive;
 use super::tree::TreeEntry;
@@ -41,7 +43,7 @@ impl ObservedImage {
     /// As a state.
     pub fn state(self, spec: &ImageSpec) -> Option<Fields> {
         let ObservedImage { target, tree: mut fields, mut rest } = self;
-        rest.sort();
+        rest.sort_compactly();
         match target {
             Some(target) => fields.insert(IMAGE_TARGET_TEXT.to_owned(), target),
             // Half a tree alone is no image; it is something to remove.
@@ -101,7 +103,7 @@ pub fn in_order(order: Option<&Fields>) -> Vec<String> {
         .flatten()
         .filter_map(|(name, number)| Some((number.parse().ok()?, name.clone())))
         .collect();
-    trees.sort_unstable_by(|a, b| b.cmp(a));
+    trees.sort_compactly_by(|a, b| b.cmp(a));
     trees.into_iter().map(|(_, name)| name).collect()
 }
 
@@ -116,7 +118,10 @@ pub fn ordered(newest: &str, others: &[String]) -> Fields {
     let others = others.iter().filter(|name| *name != newest);
     let all: Vec<&str> = [newest].into_iter().chain(others.map(String::as_str)).collect();
     let count = all.len();
-    all.into_iter().enumerate().map(|(at, name)| (name.to_owned(), (count - at).to_string())).collect()
+    all.into_iter()
+        .enumerate()
+        .map(|(at, name)| (name.to_owned(), (count - at).to_string()))
+        .collect_inserting()
 }
 
 /// Of trees from the newest to the oldest, how many stay: at most `keep`, and of more than [`MAX_TREES_BYTES`] only the

@@ -57,7 +57,7 @@ impl JsonNode {
 /// # Errors
 /// With line and column, when it is not JSON, holds comments, or is nested too deeply.
 pub(super) fn parse(text: &str) -> Result<JsonNode, String> {
-    let checked: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
+    let checked: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(text.as_bytes());
     if let Err(error) = checked {
         let at = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
         let near = at.as_bytes().get(error.column().saturating_sub(1));
@@ -117,7 +117,7 @@ fn canonical(text: &str, node: &JsonNode) -> String {
     match &node.kind {
         JsonKind::Scalar => {
             let raw = &text[node.span.clone()];
-            let unescaped: Option<String> = serde_json::from_str(raw).ok();
+            let unescaped: Option<String> = serde_json::from_slice(raw.as_bytes()).ok();
             unescaped.map_or_else(|| raw.to_owned(), |value| format!("{value:?}"))
         }
         JsonKind::Array(items) => {
@@ -318,8 +318,8 @@ impl SpanReader<'_> {
             let start = self.peek();
             self.scalar();
             let key_span = start..self.at;
-            let key =
-                serde_json::from_str(&self.text[key_span.clone()]).map_err(|error| error.to_string())?;
+            let key = serde_json::from_slice(&self.text.as_bytes()[key_span.clone()])
+                .map_err(|error| error.to_string())?;
             self.peek();
             self.at += 1;
             let value = self.value(depth + 1)?;

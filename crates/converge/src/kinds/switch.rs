@@ -38,8 +38,10 @@ impl SwitchMemory {
         Some(SwitchMemory {
             to: fields.get(TO)?.clone(),
             before: fields.get(BEFORE).cloned(),
-            back: serde_json::from_str(fields.get(BACK)?).ok()?,
-            back_before: fields.get(BACK_BEFORE).and_then(|text| serde_json::from_str(text).ok()),
+            back: serde_json::from_slice(fields.get(BACK)?.as_bytes()).ok()?,
+            back_before: fields
+                .get(BACK_BEFORE)
+                .and_then(|text| serde_json::from_slice(text.as_bytes()).ok()),
             ended: fields.get(ENDED).is_some_and(|text| text == YES),
         })
     }

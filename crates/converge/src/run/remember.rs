@@ -7,6 +7,7 @@ use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 
 use super::Run;
+use super::replace::replaces_own;
 use crate::kinds::{Checked, Surroundings};
 use crate::{BoundResource, LedgerEntry, Prior, ResourceId};
 
@@ -20,13 +21,8 @@ impl Run {
             return;
         }
         let Some(Remembered { path, .. }) = remembered(resource) else { return };
-        let follows = |entry: &LedgerEntry| {
-            entry.on_remove == resource.on_remove
-                && entry.sensitive == resource.sensitive
-                && entry.attributes == resource.kept
-        };
         match self.ledger.entries.get(&resource.id) {
-            Some(entry) if follows(entry) => {}
+            Some(entry) if follows(entry, resource) => {}
             // It is about another thing now, which is right already: nothing of it is Muster's.
             Some(entry) if is_elsewhere(entry, resource) => {
                 self.ledger.entries.remove(&resource.id);
@@ -47,11 +43,21 @@ impl Run {
                 && resource.manages() != Some(Manages::Effect)
                 && !resource.is_absent() =>
             {
-                let entry = self.entry(resource, path, prior.clone(), false);
+                let entry = self.entry(resource, path.to_owned(), prior.clone(), false);
                 self.remember(&resource.id, entry);
             }
             None => {}
         }
+    }
+
+    /// Keeps the ledger true to a resource that was found as declared. Mostly it is: one look at it says so.
+    pub(super) fn follow(&mut self, resource: &BoundResource, prior: &Prior) {
+        let known = self.ledger.entries.get(&resource.id);
+        if known.is_some_and(|entry| follows(entry, resource) && !replaces_own(entry, resource)) {
+            return;
+        }
+        self.follow_kind(resource);
+        self.follow_declaration(resource, prior);
     }
 
     /// Adds to what the ledger knows of a thing the texts that this change is the first one to touch, and
@@ -131,6 +137,13 @@ impl Run {
     }
 }
 
+/// The ledger's entry says of a resource's removal what is declared now.
+fn follows(entry: &LedgerEntry, resource: &BoundResource) -> bool {
+    entry.on_remove == resource.on_remove
+        && entry.sensitive == resource.sensitive
+        && entry.attributes == resource.kept
+}
+
 /// The ledger's entry is about another thing than the resource: it has the same name, and is declared
 /// to be in another place.
 pub(super) fn is_elsewhere(entry: &LedgerEntry, resource: &BoundResource) -> bool {
@@ -141,20 +154,20 @@ pub(super) fn is_elsewhere(entry: &LedgerEntry, resource: &BoundResource) -> boo
 }
 
 /// What the ledger calls a resource.
-pub(crate) struct Remembered {
+pub(crate) struct Remembered<'a> {
     /// Its path, or its name where it has none.
-    pub(crate) path: String,
+    pub(crate) path: &'a str,
     /// Its change can be undone by what was there before.
     pub(crate) undone: bool,
 }
 
 /// What the ledger keeps of a resource; `None` for a command that nothing undoes.
-pub(crate) fn remembered(resource: &BoundResource) -> Option<Remembered> {
+pub(crate) fn remembered(resource: &BoundResource) -> Option<Remembered<'_>> {
     let (path, undone) = match resource.manages()? {
         Manages::Path | Manages::Part => (resource.path()?, true),
         Manages::State => (resource.name.as_str(), true),
         Manages::Effect if resource.on_remove == OnRemove::Delete => (resource.name.as_str(), false),
         Manages::Effect => return None,
     };
-    Some(Remembered { path: path.to_owned(), undone })
+    Some(Remembered { path, undone })
 }

@@ -17,6 +17,19 @@ use crate::{Desired, Ledger, LedgerEntry, ResourceId, ResourceSubject};
 /// Where removals stand in the report: after every module.
 const LAST: usize = usize::MAX;
 
+/// What the ledger knows, each with where it stands in the set now: both are in the order of ids, so that nothing is
+/// searched.
+pub(super) fn placed<'a>(
+    ledger: &'a Ledger,
+    desired: &'a Desired,
+) -> impl Iterator<Item = (&'a ResourceId, &'a LedgerEntry, Option<(usize, usize)>)> {
+    let mut index = desired.index.iter().peekable();
+    ledger.entries.iter().map(move |(id, entry)| {
+        while index.next_if(|(known, _)| *known < id).is_some() {}
+        (id, entry, index.next_if(|(known, _)| *known == id).map(|(_, place)| *place))
+    })
+}
+
 /// The leftovers, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Removal {
@@ -39,10 +52,10 @@ impl Removal {
             resource.is_some_and(|resource| desired.observe || resource.observe)
         };
         let goes_from = |id: &ResourceId, entry: &LedgerEntry| taken_back.has(entry) && observed(id);
-        let is_gone = |(id, entry): &(&ResourceId, &LedgerEntry)| {
-            !desired.index.contains_key(*id) || goes_from(id, entry)
-        };
-        let gone: Vec<(&ResourceId, &LedgerEntry)> = ledger.entries.iter().filter(is_gone).collect();
+        let gone: Vec<(&ResourceId, &LedgerEntry)> = placed(ledger, desired)
+            .filter(|(id, entry, place)| place.is_none() || goes_from(id, entry))
+            .map(|(id, entry, _)| (id, entry))
+            .collect();
         if gone.is_empty() {
             return Removal::default();
         }

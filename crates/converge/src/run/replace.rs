@@ -10,7 +10,8 @@ use catalog::schema::{self, Manages};
 use catalog::types::{InTheWay, Spec};
 
 use super::Run;
-use crate::{BoundResource, LedgerEntry, ResourceId};
+use super::removal::placed;
+use crate::{BoundResource, LedgerEntry};
 
 /// Whether the ledger says that what stands at the resource's path is Muster's own, and of another type.
 pub(super) fn replaces_own(entry: &LedgerEntry, resource: &BoundResource) -> bool {
@@ -28,11 +29,11 @@ pub(super) fn replaces_own(entry: &LedgerEntry, resource: &BoundResource) -> boo
 impl Run {
     /// Lets resources replace what Muster made at their path for a resource of another type.
     pub(super) fn let_own_be_replaced(&mut self) {
-        let moving = self.removal.moving().iter().map(|(old, new)| (old, new));
-        let known = self.ledger.entries.keys().map(|id| (id, id));
-        let own = |(old, new): (&ResourceId, &ResourceId)| {
-            let entry = self.ledger.entries.get(old)?;
-            let (m, slot) = self.desired.index.get(new).copied()?;
+        let moving = self.removal.moving().iter().filter_map(|(old, new)| {
+            Some((self.ledger.entries.get(old)?, self.desired.index.get(new).copied()?))
+        });
+        let known = placed(&self.ledger, &self.desired).filter_map(|(_, entry, place)| Some((entry, place?)));
+        let own = |(entry, (m, slot)): (&LedgerEntry, (usize, usize))| {
             replaces_own(entry, self.resource(m, slot)).then_some((m, slot))
         };
         let own: Vec<(usize, usize)> = moving.chain(known).filter_map(own).collect();

@@ -223,8 +223,7 @@ impl Run {
             }
             self.report.counts.ok += 1;
             if !observe {
-                self.follow_kind(&resource);
-                self.follow_declaration(&resource, &checked.prior);
+                self.follow(&resource, &checked.prior);
             }
             self.heard(&resource, observe);
             return self.next(m, slot, SlotState::Fine);
@@ -264,7 +263,7 @@ impl Run {
         let verifies = (module.verify.is_some() && !handler).then_some(module.name.as_str());
         let undo = if verifies.is_some() { undo_of(&resource, &checked) } else { None };
         let ahead = self.pending.ahead(&resource.id, &resource.notify, verifies, undo);
-        let path = remembered.map(|remembered| remembered.path);
+        let path = remembered.map(|remembered| remembered.path.to_owned());
         let known = self.ledger.entries.get(&resource.id).filter(|entry| !is_elsewhere(entry, &resource));
         let entry = path.clone().filter(|_| known.is_none());
         let new_entry = entry.is_some();

@@ -31,6 +31,7 @@ use catalog::types::{
 };
 use converge::JobFailure;
 use converge::kinds::nixos::NixosSwitchUnit;
+use model::collect::CollectInserting;
 use model::{Fields, PathOwnership, PathState};
 use trust::nix::{STORE_DIR, StorePath};
 
@@ -107,7 +108,7 @@ impl StateProvider for NixosSpec {
         }
         let texts = [(NIXOS_RUNNING_TEXT, running), (NIXOS_PROFILE_TEXT, profile)];
         let text = |(name, path): (&str, Option<String>)| (name.to_owned(), path.unwrap_or_default());
-        let mut found: Fields = texts.into_iter().map(text).collect();
+        let mut found: Fields = texts.into_iter().map(text).collect_inserting();
         let switch = match unit::state(kinds)? {
             NixosSwitchUnit::UnderWay => "under way".to_owned(),
             failed => match failed.failure_of(&self.closure.to_string()) {
@@ -152,7 +153,7 @@ impl StateProvider for NixosSpec {
             closure::fetch(kinds, self, deadline)?;
         }
         let running = now.get(NIXOS_RUNNING_TEXT).and_then(|path| path.parse::<StorePath>().ok());
-        keep(kinds, &[Some(&system), running.as_ref()].into_iter().flatten().collect())?;
+        keep(kinds, &[Some(&system), running.as_ref()].into_iter().flatten().collect_inserting())?;
         let profile = format!("{PROFILES}/{PROFILE}");
         let set = [&kinds.nix.tool("nix-env"), "-p", &profile, "--set", &system.to_string()];
         kinds.tool_succeeds(ToolCall::new(&set, left(deadline)))?;

@@ -75,14 +75,19 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         // A segment is made with its first batch: one that came to none was never acknowledged,
         // and the one before it is the last.
         let mut stillborn = Vec::new();
-        while let Some(last) = files.last()
-            && SegmentContent::read(&last.path, None)?.is_stillborn()
-        {
+        // What the last one holds is read and verified once: mostly it is all that there is.
+        let mut content = None;
+        while let Some(last) = files.last() {
+            let read = SegmentContent::read(&last.path, None)?;
+            if !read.is_stillborn() {
+                content = Some(read);
+                break;
+            }
             stillborn.extend(files.pop());
         }
         log.next = files.last().map_or(1, |last| last.number + 1);
-        log.find_first(&files)?;
-        let damaged = log.replay(&files, take)?;
+        log.find_first(&files, content.as_ref())?;
+        let damaged = log.replay(&files, content, take)?;
         // Everything was read. From here on the log is changed.
         for file in stillborn.iter().chain(files.iter().filter(|file| file.number < log.first)) {
             disk.unlink(&file.path)?;
@@ -95,10 +100,17 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         Ok(RecoveredLog { log, damaged })
     }
 
-    /// The last sound commit says where the log begins.
-    fn find_first(&mut self, files: &[Candidate]) -> Result<()> {
+    /// The last sound commit says where the log begins; `last` is what the last segment holds.
+    fn find_first(&mut self, files: &[Candidate], last: Option<&SegmentContent>) -> Result<()> {
         for (at, file) in files.iter().enumerate().rev() {
-            let content = SegmentContent::read(&file.path, end(files, at))?;
+            let read;
+            let content = match last.filter(|_| at + 1 == files.len()) {
+                Some(content) => content,
+                None => {
+                    read = SegmentContent::read(&file.path, end(files, at))?;
+                    &read
+                }
+            };
             let commits = content.scan.records.iter().filter(|(kind, _)| *kind == KIND_COMMIT);
             let sound = commits.rev().find_map(|(_, payload)| content.parse::<CommitRecord<S>>(payload));
             if let Some(commit) = sound {
@@ -109,10 +121,11 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         Ok(())
     }
 
-    /// Reads what counts; returns the segments that are damaged or missing.
+    /// Reads what counts; returns the segments that are damaged or missing. `content` is what the last one holds.
     fn replay(
         &mut self,
         files: &[Candidate],
+        mut content: Option<SegmentContent>,
         take: &mut dyn FnMut(Location, &[u8]) -> bool,
     ) -> Result<Vec<u64>> {
         let mut damaged = Vec::new();
@@ -123,7 +136,10 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
             }
             expected = file.number + 1;
             let last = at + 1 == files.len();
-            let content = SegmentContent::read(&file.path, end(files, at))?;
+            let content = match content.take_if(|_| last) {
+                Some(content) => content,
+                None => SegmentContent::read(&file.path, end(files, at))?,
+            };
             let mut sound = self.is_expected(file) && !content.scan.damaged && (last || !content.scan.torn);
             let commits = content.scan.records.iter().filter(|(kind, _)| *kind == KIND_COMMIT);
             let batches_end = commits.map(|(_, payload)| payload.end).max().unwrap_or(0);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lang::Selector;
+use model::collect::CollectInserting;
 use model::id::is_name;
 use model::share::Share;
 use model::time::when;
@@ -274,7 +275,7 @@ impl RolloutTerms {
             .chain(self.budgets.iter().map(|budget| &budget.of))
             .chain(edges)
             .map(|selector| (selector.as_str(), selector))
-            .collect();
+            .collect_inserting();
         for (selector, parsed) in all {
             if let Some(name) = observed(parsed) {
                 found.push(TermsMistake::Observed { selector: selector.to_owned(), name });
@@ -380,7 +381,7 @@ fn cycle<'a>(edges: &[(&'a str, &'a str)]) -> Option<Vec<&'a str>> {
     for (from, to) in edges {
         after.entry(from).or_default().push(to);
     }
-    let mut left: BTreeSet<&'a str> = edges.iter().flat_map(|(from, to)| [*from, *to]).collect();
+    let mut left: BTreeSet<&'a str> = edges.iter().flat_map(|(from, to)| [*from, *to]).collect_inserting();
     // Whoever leads to nobody that is left is on no cycle.
     loop {
         let ends = |name: &&str| !after.get(name).into_iter().flatten().any(|next| left.contains(next));
