@@ -253,14 +253,8 @@ impl Rollouts {
                 None => return,
             };
             for node in members {
-                let held =
-                    self.rollouts.get(earlier).and_then(|rollout| rollout.record(node)).map(|record| {
-                        match record.state {
-                            NodeRolloutState::Converged => Some(earlier.seq),
-                            _ => record.before,
-                        }
-                    });
-                if let Some(held) = held {
+                let record = self.rollouts.get(earlier).and_then(|rollout| rollout.record(node));
+                if let Some(held) = record.map(|record| record.held(earlier.seq)) {
                     self.update(key, node, |record| record.before = held);
                 }
             }

@@ -21,10 +21,12 @@
 //!
 //! - *Budgets are never exceeded* (ROL-1). Asked counts as in flight, and a node begins only after its
 //!   acknowledgement was taken, so a request that was withdrawn begins nothing. Two rollouts of one budget
-//!   share it.
+//!   share it. A confirmed node that goes back by itself takes a slot that nobody gave it, so that others wait for it.
 //! - *Converged rests on probes*: declared after the activation, every enforcing one passed since, in the
 //!   same boot, and the soak over from the node's own activation.
 //! - *No wave opens before its gate and its `notBefore`*; an operator may pass a gate, never the time.
+//! - *Who counts as confirmed is on the release*: a node that goes back by itself before it heard that its rollout was
+//!   through counts as failed, and is never told to go on with what it left.
 //! - *A halted rollout starts nothing*, in the same wave neither; what was asked and did not begin is not
 //!   asked any more.
 //! - *Nobody is asked for a way back that was given up*: a node that is confirmed in a rollout that was through is told

@@ -227,7 +227,17 @@ impl MemberRecord {
         self.before.is_none()
     }
 
-    /// It began, so that a failure leaves it changed until it is back.
+    /// The release that it holds by all that is known of it, in the rollout of this one.
+    pub(crate) fn held(&self, target: u64) -> Option<u64> {
+        // Who was confirmed and would not go back is where it was.
+        let stays = self.state == NodeRolloutState::Failed && !self.has_begun() && self.boot.is_some();
+        match self.state == NodeRolloutState::Converged || stays {
+            true => Some(target),
+            false => self.before,
+        }
+    }
+
+    /// It began, so that a failure leaves it changed until it is back; or it goes back by itself.
     pub(crate) fn has_begun(&self) -> bool {
         !matches!(self.failure, Some(MemberFailure::Refused { .. } | MemberFailure::Unanswered))
     }
@@ -256,6 +266,8 @@ impl MemberRecord {
         match (self.asked, self.goal) {
             (Some(asked), _) => RolloutTask::Acknowledge { until: asked.until },
             _ if self.points_to_target() => RolloutTask::Proceed,
+            // One that holds no slot, as it would not go back or never began, is not to go now.
+            (None, MemberGoal::Before) if self.state == Failed && !self.has_begun() => RolloutTask::Hold,
             (None, MemberGoal::Before) if matches!(self.state, Activating | Soaking | Deferred | Failed) => {
                 RolloutTask::GoBack
             }
@@ -321,11 +333,12 @@ impl MemberRecord {
         self.retry_at = Some(now.plus(retry_wait(times)));
     }
 
-    /// A request was refused or let pass.
+    /// A request was refused or let pass. The last one is a failure; of one that is confirmed and was asked to go back too,
+    /// so that nobody waits for it without end.
     pub(crate) fn put_off(&mut self, failure: MemberFailure, now: Timestamp) {
         (self.asked, self.held_off) = (None, None);
         self.attempts = self.attempts.saturating_add(1);
-        if self.attempts >= MAX_ATTEMPTS && self.state == NodeRolloutState::Pending {
+        if self.attempts >= MAX_ATTEMPTS {
             self.fail(failure, now);
             return;
         }

@@ -17,6 +17,8 @@
 //! | Soaking | Failed | its probes failed for long enough, or it fell silent |
 //! | Soaking | Reverted | it returned |
 //! | Converged | Activating | the rollout goes back and was never through, and the node acknowledged that it was asked to |
+//! | Converged | Failed | it says that it goes back by itself, or that its probes fail; or it refused or let pass too many requests to go back |
+//! | Converged | Reverted | it returned by itself, before it heard that the rollout was through |
 //! | Failed | Reverted | it is on the release that it had before |
 //! | Failed | Activating | it had fallen silent while it activated, and is heard of again |
 //! | Failed | Deferred | it had fallen silent before its boot, and is heard of again |
@@ -60,7 +62,7 @@ pub enum NodeRolloutState {
     Activating,
     /// It is activated, and its probes are watched.
     Soaking,
-    /// It is confirmed.
+    /// It is confirmed. Until it hears that the rollout was through its host may go back by itself, and then it failed.
     Converged,
     /// It is activated at its next boot.
     Deferred,
@@ -125,7 +127,7 @@ impl NodeRolloutState {
             Activating => matches!(next, Soaking | Deferred | Failed | Reverted),
             Deferred => matches!(next, Soaking | Failed | Reverted),
             Soaking => matches!(next, Converged | Failed | Reverted),
-            Converged => matches!(next, Activating),
+            Converged => matches!(next, Activating | Failed | Reverted),
             Failed => matches!(next, Reverted | Activating | Deferred | Soaking),
             Reverted => false,
         }

@@ -43,9 +43,15 @@ pub fn commit(stored: &StoredCommit, around: &Surroundings<'_>) {
             );
         }
         if around.wide {
-            // Whatever made it count: that it was asked, or anything else.
+            // Whatever made it count: that it was asked, or anything else; but for one that was confirmed and goes back by
+            // itself, which nobody let begin and for which others wait.
             let is_new = |member: &&MemberRecord| {
-                member.in_flight() && before(member).is_none_or(|before| !before.in_flight())
+                let goes_by_itself = |before: &MemberRecord| {
+                    before.state == NodeRolloutState::Converged && member.state == NodeRolloutState::Failed
+                };
+                let is_let =
+                    before(member).is_none_or(|before| !before.in_flight() && !goes_by_itself(before));
+                member.in_flight() && is_let
             };
             for member in change.members.iter().filter(is_new) {
                 budgets_hold(change, member, around.database);
