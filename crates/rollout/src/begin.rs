@@ -344,15 +344,26 @@ impl Rollouts {
     }
 
     /// A superseded rollout is kept no longer: its document alone is left. Where members are in flight they stay, and
-    /// nobody else: each holds its slot, and is pointed by it until a newer rollout asks it.
+    /// nobody else: each holds its slot, and is pointed by it until a newer rollout asks it. The document of the channel's
+    /// newest stays known here too: its release may be the one that the channel points to, and would begin a rollout anew.
     pub(crate) fn prune(&mut self, key: &RolloutKey) {
-        let now = self.now;
+        let (now, is_newest) = (self.now, self.is_newest(key));
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
-        if rollout.in_flight == 0 {
+        if rollout.in_flight == 0 && !is_newest {
             rollout.enter(RolloutState::Pruned, now);
             self.note(key, RolloutNote::Entered(RolloutState::Pruned));
         }
         self.drop_members(key);
+    }
+
+    /// Something of a superseded rollout goes once its time is over.
+    pub(crate) fn has_more_than_is_kept(&self, rollout: &LiveRollout) -> bool {
+        let goes_itself = rollout.in_flight == 0 && !self.is_newest(rollout.key());
+        goes_itself || !rollout.has_only_who_is_in_flight()
+    }
+
+    fn is_newest(&self, key: &RolloutKey) -> bool {
+        self.channels.get(&key.channel).and_then(|seqs| seqs.last()) == Some(&key.seq)
     }
 
     /// All that waits to begin is looked at again: what a channel waits for may stand, over circles of

@@ -118,8 +118,8 @@ impl LiveRollout {
     }
 
     /// Nobody is kept of it but members in flight.
-    pub(crate) fn is_thin(&self) -> bool {
-        self.in_flight > 0 && self.members.len() == self.in_flight
+    pub(crate) fn has_only_who_is_in_flight(&self) -> bool {
+        self.members.len() == self.in_flight
     }
 
     pub(crate) fn has_somebody_on_its_way(&self) -> bool {
