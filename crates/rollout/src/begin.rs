@@ -24,13 +24,6 @@ pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const MAX_SUPERSEDED: usize = 8;
 
 impl LiveRollout {
-    /// The clock was set back by so much.
-    pub(crate) fn shift_back(&mut self, by: Duration) {
-        let document = &mut self.document;
-        document.since = document.since.minus(by);
-        self.is_changed = true;
-    }
-
     fn member_of(&self, node: &JoiningNode, now: model::Timestamp) -> MemberRecord {
         MemberRecord {
             node: node.node.clone(),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Hostname, Timestamp};
 
@@ -109,6 +110,17 @@ impl LiveRollout {
         debug_assert!(self.document.state.may_become(state), "{} to {state}", self.document.state);
         self.document.was_through = self.document.is_through();
         (self.document.state, self.document.since) = (state, now);
+        self.is_changed = true;
+    }
+
+    /// The clock was set back by so much: times that are compared with one another move together.
+    pub(crate) fn shift_back(&mut self, by: Duration) {
+        let document = &mut self.document;
+        let approvals = document.approvals.iter_mut().map(|approval| &mut approval.at);
+        let halt = document.halt.iter_mut().map(|halt| &mut halt.at);
+        let paused = document.paused.iter_mut().map(|paused| &mut paused.at);
+        let noted = [&mut document.since, &mut document.published].into_iter().chain(&mut document.opened);
+        noted.chain(approvals).chain(halt).chain(paused).for_each(|at| *at = at.minus(by));
         self.is_changed = true;
     }
 
