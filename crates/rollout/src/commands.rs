@@ -95,8 +95,14 @@ impl Rollouts {
 
     fn abort(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
         match state {
-            RolloutState::Opening => {
+            RolloutState::Opening if self.current(&key.channel).is_some() => {
                 self.supersede(key);
+                Ok(())
+            }
+            // Nothing else says where the channel's nodes stay, and who comes to it has to be told as well.
+            RolloutState::Opening => {
+                self.halt(key, HaltCause::Aborted { by: by.to_owned() }, false);
+                self.populate(key);
                 Ok(())
             }
             RolloutState::Active | RolloutState::Converging | RolloutState::Failed => {

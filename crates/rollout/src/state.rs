@@ -29,7 +29,8 @@
 //! | from | to | when |
 //! | --- | --- | --- |
 //! | Opening | Active | no other rollout of the channel runs, and the channels before it are through |
-//! | Opening | Superseded | a newer release waits in its place, or an operator aborted it |
+//! | Opening | Superseded | a newer release waits in its place, or an operator aborted it while another one is the channel's current |
+//! | Opening | Failed | an operator aborted it, and the channel has no other one: it says where its nodes stay |
 //! | Active | Converging | its last wave is open |
 //! | Active | Failed | more nodes failed than a gate allows, or an operator aborted it |
 //! | Converging | Terminal | the gate of its last wave passed |
@@ -151,7 +152,7 @@ impl RolloutState {
     pub fn may_become(self, next: RolloutState) -> bool {
         use RolloutState::{Active, Converging, Failed, Opening, Pruned, Reverted, Superseded, Terminal};
         match self {
-            Opening => matches!(next, Active | Superseded),
+            Opening => matches!(next, Active | Superseded | Failed),
             Active => matches!(next, Converging | Failed),
             Converging => matches!(next, Terminal | Failed),
             Terminal => matches!(next, Failed | Superseded),
