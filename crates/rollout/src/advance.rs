@@ -314,7 +314,8 @@ impl Rollouts {
     pub(crate) fn waits_until(&self, rollout: &LiveRollout) -> Option<Timestamp> {
         match rollout.state() {
             RolloutState::Superseded => {
-                return Some(rollout.document.since.plus(RETENTION)).filter(|_| self.has_more_than_is_kept(rollout));
+                return Some(rollout.document.since.plus(RETENTION))
+                    .filter(|_| self.has_more_than_is_kept(rollout));
             }
             RolloutState::Opening => {
                 return Some(self.now).filter(|_| self.waits_to_begin(rollout.key()).is_none());

@@ -100,8 +100,10 @@ pub(crate) fn derive(
     let class = class_of(record, contact, now);
     let in_flight = record.in_flight();
     let stuck = record.state == NodeRolloutState::Failed && in_flight;
-    let holds_edges =
-        is_open && (matches!(class, MemberClass::Open | MemberClass::Moving) || stuck && !record.is_fresh());
+    // One that said why it does not begin yet counts apart, and may begin all the same while it is asked again.
+    let is_asked = record.state == NodeRolloutState::Pending && in_flight;
+    let may_begin = matches!(class, MemberClass::Open | MemberClass::Moving) || is_asked;
+    let holds_edges = is_open && (may_begin || stuck && !record.is_fresh());
     DerivedCounts {
         class,
         holds_edges,
@@ -134,8 +136,10 @@ fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> 
     }
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     match record.state {
+        // Also while it is asked again: it most likely says the same.
+        Pending if record.held_off.is_some() => MemberClass::Apart,
         Pending if record.asked.is_some() => MemberClass::Moving,
-        Pending if is_pinned || record.held_off.is_some() => MemberClass::Apart,
+        Pending if is_pinned => MemberClass::Apart,
         Pending if contact == Some(Contact::Offline) => MemberClass::Apart,
         Pending => MemberClass::Open,
         Activating | Soaking => MemberClass::Moving,

@@ -14,7 +14,7 @@ use crate::id::RolloutKey;
 use crate::member::{MemberGoal, MemberRecord};
 use crate::nodes::{NodeIndex, NodeTable};
 use crate::placement::{RolloutRules, bits, hashed};
-use crate::queue::{ReadyNeeds, ReadyQueues};
+use crate::queue::{QueuePlace, ReadyNeeds, ReadyQueues};
 use crate::record::{RolloutDocument, StoredRollout};
 use crate::state::RolloutState;
 
@@ -213,7 +213,9 @@ impl LiveRollout {
                 MemberGoal::Target | MemberGoal::Before => 0,
             };
             let needs = ReadyNeeds { goal: member.record.goal, budgets: lacks, waits_for };
-            after.queued = Some(self.queues.position(needs, placement.wave, order, node));
+            let is_held_off = member.record.held_off.is_some();
+            let place = QueuePlace { is_held_off, wave: placement.wave, order };
+            after.queued = Some(self.queues.position(needs, place, node));
         }
         refreshed.wakes = before.is_none_or(|before| {
             before.points_to_target != after.points_to_target || before.is_asked != after.is_asked

@@ -4,8 +4,8 @@
 use ::model::rollout::RolloutTask;
 use ::model::status::Contact;
 use rollout::{
-    BeginWait, CommandRefusal, EventAnswer, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutInput, RolloutKey,
-    RolloutState,
+    BeginWait, CommandRefusal, EventAnswer, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutInput,
+    RolloutKey, RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{OnFailure, WaveMembers};

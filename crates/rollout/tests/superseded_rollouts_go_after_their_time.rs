@@ -6,8 +6,8 @@ use std::time::Duration;
 use ::model::Channel;
 use ::model::status::Contact;
 use rollout::{
-    HeadKind, HeadStep, MAX_SUPERSEDED, MemberFailure, RETENTION, RolloutChange, RolloutCommand, RolloutEffect, RolloutEventBody,
-    RolloutInput, RolloutKey, RolloutState, RolloutStep,
+    HeadKind, HeadStep, MAX_SUPERSEDED, MemberFailure, RETENTION, RolloutChange, RolloutCommand,
+    RolloutEffect, RolloutEventBody, RolloutInput, RolloutKey, RolloutState, RolloutStep,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::WaveMembers;
@@ -117,7 +117,10 @@ fn the_newest_of_a_channel_stays_known() {
     world.give(RolloutInput::AtOnce { head: RolloutKey { channel: channel.clone(), seq: 43 } });
     world.now = world.now.plus(RETENTION);
     tick(&mut world);
-    assert_eq!((state(&world, &channel, 41), state(&world, &channel, 42)), (None, Some(RolloutState::Superseded)));
+    assert_eq!(
+        (state(&world, &channel, 41), state(&world, &channel, 42)),
+        (None, Some(RolloutState::Superseded))
+    );
 
     publish(&mut world, &channel, 44);
     assert_eq!(state(&world, &channel, 42), None, "it is past its time");
