@@ -13,8 +13,9 @@ pub struct Coverage {
     before: Vec<usize>,
     after: Vec<usize>,
     order: EdgeOrder,
-    /// Edges of which a node that goes first is in a later wave than one that waits.
+    /// Of each edge the earliest wave in which a node waits by it.
     earliest_after: Vec<Option<u16>>,
+    /// Of each edge the latest wave in which a node goes first by it.
     latest_before: Vec<Option<u16>>,
     /// Where nodes may come to be that are not named yet.
     possible: PossiblePlaces,

@@ -37,7 +37,7 @@ pub struct Rollouts {
 }
 
 impl Rollouts {
-    /// None.
+    /// Of a fleet that has none yet.
     pub fn new() -> Rollouts {
         Rollouts::default()
     }
@@ -308,11 +308,11 @@ impl Rollouts {
             }
         }
         pruned.iter().for_each(|key| self.forget(key));
-        // A budget's limit changes only with a rollout of which something is stored.
         let wakes = std::mem::take(&mut self.wakes);
         let woken = wakes.into_iter().filter_map(|node| Some(self.nodes.get(node)?.id.clone()));
         let mut effects = std::mem::take(&mut self.effects);
         effects.extend(woken.map(RolloutEffect::Wake));
+        // A budget's limit changes only with a rollout of which something is stored.
         commit.budgets = self.book.guards();
         let commit = Some(commit).filter(|commit| !commit.rollouts.is_empty());
         RolloutStep { commit, answer, effects }

@@ -24,6 +24,23 @@
 //! | Failed | Deferred | it had fallen silent before its boot, and is heard of again |
 //! | Failed | Soaking | it had fallen silent while it soaked, and is heard of again |
 //!
+//! How the host stands by its own record (`activation::ActivationStage`) meanwhile, side by side:
+//!
+//! | here | on the host | what it said last |
+//! | --- | --- | --- |
+//! | Pending | `Settled`, or on probation of a release before | nothing, or why it does not begin |
+//! | Activating | `Armed`: it switches | `DispatchAck`, `ActivationStarted` |
+//! | Deferred | `Deferred` | `ActivationDeferred` |
+//! | Soaking | `Confirming`, then `Probation` while the soak goes on | `ActivationComplete`, probes |
+//! | Converged | `Probation` until it hears `ended`, then `Settled` | `Converged` |
+//! | Failed | `Returning`; where its terms say `halt`, `Probation` | `Failed` |
+//! | Reverted | `Settled` | `RollbackComplete` |
+//!
+//! "Confirmed" is two moments. The host confirms for itself, by a contact and its probes, in the middle of `Soaking`: from
+//! then on it is where a return leads. The fleet counts a node as confirmed once it converged, after its soak. `Converged`,
+//! and of rollouts `Opening`, `Converging` and `Terminal`, are the words of the source document; people read
+//! [`NodeRolloutState::words`] and [`RolloutState::words`].
+//!
 //! A rollout:
 //!
 //! | from | to | when |
@@ -63,7 +80,7 @@ pub enum NodeRolloutState {
     Activating,
     /// It is activated, and its probes are watched.
     Soaking,
-    /// It is confirmed. Until it hears that the rollout was through its host may go back by itself, and then it failed.
+    /// It is confirmed.
     Converged,
     /// It is activated at its next boot.
     Deferred,
@@ -185,11 +202,6 @@ impl RolloutState {
     /// Another release of the channel took its place.
     pub fn gave_way(self) -> bool {
         matches!(self, RolloutState::Superseded | RolloutState::Pruned)
-    }
-
-    /// It waits to begin, or runs.
-    pub fn is_open(self) -> bool {
-        self == RolloutState::Opening || self.is_running()
     }
 
     /// It keeps the channel's next rollout waiting.
