@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::{Channel, NodeId};
+use trust::rollout_terms::OnFailure;
 
 use crate::budget::PopulationChange;
 use crate::event::EventCursor;
@@ -194,9 +195,8 @@ impl Rollouts {
             }
             let halt = current.document.halt.as_ref().filter(|_| current.state() == RolloutState::Failed);
             if let Some(halt) = halt {
-                let aborted = matches!(halt.cause, HaltCause::Aborted { .. });
                 let approved = rollout.document.approvals.iter().any(|approval| approval.wave.is_none());
-                if !aborted && !approved && rollout.document.published <= halt.at {
+                if !halt.cause.is_final() && !approved && rollout.document.published <= halt.at {
                     return Some(BeginWait::Halted(current.key().seq));
                 }
             }
@@ -267,8 +267,7 @@ impl Rollouts {
     pub(crate) fn end_before(&mut self, head: &RolloutKey) {
         for key in self.ended_by(head) {
             if self.rollouts.get(&key).is_some_and(|rollout| rollout.state().is_running()) {
-                let by = format!("release {}, which has no rollout", head.seq);
-                self.halt(&key, HaltCause::Aborted { by }, false);
+                self.halt(&key, HaltCause::ReplacedAtOnce { seq: head.seq }, OnFailure::Halt);
             }
             let Some(rollout) = self.rollouts.get(&key) else { continue };
             self.wakes.extend(rollout.members.keys());

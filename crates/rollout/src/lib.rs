@@ -78,7 +78,7 @@ pub use member::{HeldOff, MemberFailure, MemberGoal, MemberRecord};
 pub use placement::{BeginRefusal, DRAWS, Placement, PossiblePlaces, RolloutRules, draw, takes};
 pub use probes::{SelectProbesError, probes_of};
 pub use record::{
-    BudgetGuard, BudgetVersions, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,
+    BudgetVersions, DecisionGuard, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,
 };
 pub use rollouts::{CLOCK_BACK, MAX_STARTS, Rollouts, STEP_GAP};
 pub use state::{NodeRolloutState, RolloutState};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Hostname, Timestamp};
+use model::Timestamp;
 
 use crate::budget::{BudgetBook, BudgetIndex, HoldChange};
 use crate::counts::{DerivedCounts, MemberClass, WaveCount, derive, may_begin};
@@ -15,7 +15,7 @@ use crate::member::{MemberGoal, MemberRecord};
 use crate::nodes::{NodeIndex, NodeTable};
 use crate::placement::{RolloutRules, bits, hashed};
 use crate::queue::{QueuePlace, ReadyNeeds, ReadyQueues};
-use crate::record::{RolloutDocument, StoredRollout};
+use crate::record::{HaltCause, RolloutDocument, StoredRollout};
 use crate::state::RolloutState;
 
 /// A member with what is derived of it.
@@ -201,7 +201,7 @@ impl LiveRollout {
         }
         if may_begin(&member.record, reach, self.is_open(placement.wave), now) {
             let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
-            let lacks: Vec<BudgetIndex> = match member.record.is_fresh() {
+            let lacks: Vec<BudgetIndex> = match member.record.has_no_earlier_release() {
                 true => Vec::new(),
                 false => {
                     let budgets = self.budgets_of(&member.record).into_iter();
@@ -209,7 +209,7 @@ impl LiveRollout {
                 }
             };
             let waits_for = match member.record.goal {
-                MemberGoal::Target if !member.record.is_fresh() => placement.after,
+                MemberGoal::Target if !member.record.has_no_earlier_release() => placement.after,
                 MemberGoal::Target | MemberGoal::Before => 0,
             };
             let needs = ReadyNeeds { goal: member.record.goal, budgets: lacks, waits_for };
@@ -325,12 +325,17 @@ impl LiveRollout {
         held.fold(0, |mask, (_, bit)| mask | 1 << bit) & !self.edge_order.void()
     }
 
-    /// A wave with more failures than its gate allows: its index, how many failed, how many may, and one.
-    pub(crate) fn broken_gate(&self) -> Option<(usize, usize, usize, Hostname)> {
+    /// A wave with more failures than its gate allows, as what halts the rollout.
+    pub(crate) fn broken_gate(&self) -> Option<HaltCause> {
         self.waves.iter().enumerate().find_map(|(wave, count)| {
             let allowed = count.allowed(self.rules.gate(wave).success);
             let example = self.failed.get(wave)?.first().filter(|_| count.failed > allowed)?;
-            Some((wave, count.failed, allowed, self.record(*example)?.hostname.clone()))
+            Some(HaltCause::Gate {
+                wave: self.rules.wave_name(wave).to_owned(),
+                failed: count.failed as u64,
+                allowed: allowed as u64,
+                example: self.record(*example)?.hostname.clone(),
+            })
         })
     }
 }

@@ -223,7 +223,7 @@ impl MemberRecord {
     }
 
     /// A node that had no release is taken along at once and counts nowhere: it has nothing that could break.
-    pub fn is_fresh(&self) -> bool {
+    pub fn has_no_earlier_release(&self) -> bool {
         self.before.is_none()
     }
 

@@ -297,7 +297,7 @@ impl World {
                 let key = (rows.document.key.clone(), node.id.clone());
                 let mut events = self.accepted.get(&key).into_iter().flatten();
                 events.any(|event| matches!(event, RolloutEventBody::Converged { .. }))
-                    || rows.members.get(&node.id).is_some_and(MemberRecord::is_fresh)
+                    || rows.members.get(&node.id).is_some_and(MemberRecord::has_no_earlier_release)
             });
             let is_ended = self.ended.contains(by);
             assert!(counted || is_over || is_ended, "{} is on its way and counts nowhere", node.hostname);
