@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::Timestamp;
 
-use crate::begin::RETENTION;
+use crate::ending::RETENTION;
 use crate::id::RolloutKey;
 use crate::live::LiveRollout;
 use crate::member::{MemberFailure, MemberGoal};

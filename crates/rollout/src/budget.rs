@@ -88,7 +88,7 @@ impl BudgetBook {
     }
 
     /// The budget of these terms, which a rollout has.
-    pub(crate) fn enter(&mut self, terms: &BudgetTerms, rollout: &RolloutKey) -> BudgetIndex {
+    pub(crate) fn insert(&mut self, terms: &BudgetTerms, rollout: &RolloutKey) -> BudgetIndex {
         let identity = identity(terms);
         let known = self.by_identity.get(&identity).copied();
         let index = known.unwrap_or_else(|| {

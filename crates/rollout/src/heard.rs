@@ -15,7 +15,7 @@ use crate::step::RolloutNote;
 impl Rollouts {
     pub(crate) fn contact(&mut self, node: &NodeId, reach: NodeReach) {
         // A node may be heard of before the rollout that another control plane put it into.
-        let index = self.nodes.enter(node);
+        let index = self.nodes.insert(node);
         let Some(known) = self.nodes.get_mut(index) else { return };
         if std::mem::replace(&mut known.reach, reach) == reach {
             return;

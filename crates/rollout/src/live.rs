@@ -9,7 +9,7 @@ use model::Timestamp;
 
 use crate::budget::{BudgetBook, BudgetIndex, HoldChange};
 use crate::counts::{DerivedCounts, MemberClass, WaveCount, derive, may_begin};
-use crate::coverage::EdgeOrder;
+use crate::edge_order::EdgeOrder;
 use crate::id::RolloutKey;
 use crate::member::{MemberGoal, MemberRecord};
 use crate::nodes::{NodeIndex, NodeTable};
@@ -69,7 +69,7 @@ impl LiveRollout {
         let rules = RolloutRules::new(Arc::clone(&stored.terms));
         let key = &stored.document.key;
         let budgets: Vec<BudgetIndex> =
-            rules.terms().budgets.iter().map(|budget| book.enter(budget, key)).collect();
+            rules.terms().budgets.iter().map(|budget| book.insert(budget, key)).collect();
         LiveRollout {
             document: stored.document.clone(),
             members: BTreeMap::new(),

@@ -28,7 +28,7 @@ pub const DEFER_LIMIT: Duration = Duration::from_secs(14 * 24 * 3600);
 pub const DEFER_SLOT: Duration = Duration::from_secs(24 * 3600);
 /// For so long a node that failed, and whose terms let it stay as it is, holds its slot: it may be on its way back.
 /// After that it stays, within what its wave's gate lets fail, or the rollout would be halted.
-pub const RETURN_LIMIT: Duration = Duration::from_secs(3600);
+pub const FAILED_SLOT_LIMIT: Duration = Duration::from_secs(3600);
 /// The most requests that a node may refuse or let pass while it is online. Those that it answers by why it does not begin
 /// yet do not count.
 pub const MAX_ATTEMPTS: u8 = 5;
@@ -352,10 +352,10 @@ impl MemberRecord {
     }
 
     /// It says that it failed. Where its terms let it stay as it is, it is waited for a while whether it goes back.
-    pub(crate) fn fail_by_word(&mut self, message: String, terms: MemberTerms) {
+    pub(crate) fn report_failure(&mut self, message: String, terms: MemberTerms) {
         self.fail(MemberFailure::Reported { message }, terms.now);
         self.slot_until = match terms.on_failure {
-            OnFailure::Halt => Some(terms.now.plus(RETURN_LIMIT)),
+            OnFailure::Halt => Some(terms.now.plus(FAILED_SLOT_LIMIT)),
             OnFailure::Rollback => None,
         };
     }

@@ -45,7 +45,7 @@ impl MemberRecord {
                 _ => Err(other_state),
             },
             RolloutEventBody::ActivationFailed { message } if matches!(self.state, Activating | Deferred) => {
-                self.fail_by_word(kept(message), terms);
+                self.report_failure(kept(message), terms);
                 Ok(())
             }
             RolloutEventBody::ActivationDeferred { .. } if self.state == Activating && to_target => {
@@ -64,7 +64,7 @@ impl MemberRecord {
             RolloutEventBody::Failed { message }
                 if matches!(self.state, Activating | Soaking | Deferred | Converged) =>
             {
-                self.fail_by_word(kept(message), terms);
+                self.report_failure(kept(message), terms);
                 Ok(())
             }
             RolloutEventBody::RollbackComplete { release } => match self.state {

@@ -62,7 +62,7 @@ impl Rollouts {
         keys.iter().for_each(|key| self.forget(key));
         for rollout in stored {
             self.now = self.now.max(rollout.document.latest);
-            self.enter(rollout);
+            self.insert(rollout);
         }
         self.book.followed();
         self.effects.clear();
@@ -224,12 +224,12 @@ impl Rollouts {
     }
 
     /// A rollout comes into memory with its members.
-    pub(crate) fn enter(&mut self, stored: StoredRollout) {
+    pub(crate) fn insert(&mut self, stored: StoredRollout) {
         let key = stored.document.key.clone();
         let mut rollout = LiveRollout::new(&stored, &mut self.book);
         let mut indexes = Vec::with_capacity(stored.members.len());
         for record in stored.members {
-            let node = self.nodes.enter(&record.node);
+            let node = self.nodes.insert(&record.node);
             if let Some(known) = self.nodes.get_mut(node)
                 && !known.rollouts.contains(&key)
             {
