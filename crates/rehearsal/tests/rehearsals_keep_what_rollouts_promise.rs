@@ -7,7 +7,7 @@
 use rehearsal::{
     FaultShare, FaultShares, NodeFault, NodeForecast, RehearsalOutcome, RehearsalReport, rehearse,
 };
-use rollout::member::RETURN_LIMIT;
+use rollout::member::FAILED_SLOT_LIMIT;
 use rollout::{NodeRolloutState, RolloutRules};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn disrupted(node: &NodeForecast) -> Option<(u64, u64)> {
         NodeRolloutState::Converged | NodeRolloutState::Reverted => node.ended_secs?,
         // Who says that it failed and is not back by then counts no longer.
         NodeRolloutState::Failed => {
-            node.failed_secs.map_or(u64::MAX, |failed| failed + RETURN_LIMIT.as_secs())
+            node.failed_secs.map_or(u64::MAX, |failed| failed + FAILED_SLOT_LIMIT.as_secs())
         }
         _ => u64::MAX,
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::Timestamp;
 
-use crate::begin::RETENTION;
+use crate::ending::RETENTION;
 use crate::id::RolloutKey;
 use crate::live::LiveRollout;
 use crate::member::{MemberFailure, MemberGoal};
@@ -119,22 +119,17 @@ impl Rollouts {
     }
 
     fn halt_if_broken(&mut self, key: &RolloutKey) -> bool {
-        let broken = self.rollouts.get(key).and_then(|rollout| {
-            let (wave, failed, allowed, example) = rollout.broken_gate()?;
-            let wave = rollout.rules.wave_name(wave).to_owned();
-            let goes_back = rollout.rules.terms().on_failure == OnFailure::Rollback;
-            let (failed, allowed) = (failed as u64, allowed as u64);
-            Some((HaltCause::Gate { wave, failed, allowed, example }, goes_back))
-        });
-        let Some((cause, goes_back)) = broken else { return false };
-        self.halt(key, cause, goes_back);
+        let Some(rollout) = self.rollouts.get(key) else { return false };
+        let on_failure = rollout.rules.terms().on_failure;
+        let Some(cause) = rollout.broken_gate() else { return false };
+        self.halt(key, cause, on_failure);
         true
     }
 
     /// A rollout starts nothing any more. What was asked and did not begin is not asked any more; where it
     /// goes back, what began is to be on the release that it had.
-    pub(crate) fn halt(&mut self, key: &RolloutKey, cause: HaltCause, goes_back: bool) {
-        let now = self.now;
+    pub(crate) fn halt(&mut self, key: &RolloutKey, cause: HaltCause, then: OnFailure) {
+        let (now, goes_back) = (self.now, then == OnFailure::Rollback);
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
         if rollout.state() != RolloutState::Failed {
             rollout.enter(RolloutState::Failed, now);
@@ -162,7 +157,7 @@ impl Rollouts {
                 NodeRolloutState::Converged => is_through,
                 _ => false,
             };
-            !record.is_fresh() && !stays && record.goal == MemberGoal::Target
+            !record.has_no_earlier_release() && !stays && record.goal == MemberGoal::Target
         });
         let began: Vec<NodeIndex> = began.map(|(node, _)| *node).collect();
         for node in began {
@@ -314,7 +309,8 @@ impl Rollouts {
     pub(crate) fn waits_until(&self, rollout: &LiveRollout) -> Option<Timestamp> {
         match rollout.state() {
             RolloutState::Superseded => {
-                return Some(rollout.document.since.plus(RETENTION)).filter(|_| !rollout.is_thin());
+                return Some(rollout.document.since.plus(RETENTION))
+                    .filter(|_| self.has_more_than_is_kept(rollout));
             }
             RolloutState::Opening => {
                 return Some(self.now).filter(|_| self.waits_to_begin(rollout.key()).is_none());

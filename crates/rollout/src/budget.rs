@@ -7,7 +7,7 @@ use trust::rollout_terms::BudgetTerms;
 
 use crate::id::RolloutKey;
 use crate::nodes::NodeIndex;
-use crate::record::{BudgetGuard, BudgetVersions};
+use crate::record::{BudgetVersions, DecisionGuard};
 
 /// A budget's number in memory; never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +88,7 @@ impl BudgetBook {
     }
 
     /// The budget of these terms, which a rollout has.
-    pub(crate) fn enter(&mut self, terms: &BudgetTerms, rollout: &RolloutKey) -> BudgetIndex {
+    pub(crate) fn insert(&mut self, terms: &BudgetTerms, rollout: &RolloutKey) -> BudgetIndex {
         let identity = identity(terms);
         let known = self.by_identity.get(&identity).copied();
         let index = known.unwrap_or_else(|| {
@@ -155,20 +155,20 @@ impl BudgetBook {
     }
 
     /// The guards of the budgets of which slots were taken, or the limit changed, since this was asked last.
-    pub(crate) fn guards(&mut self) -> Vec<BudgetGuard> {
+    pub(crate) fn guards(&mut self) -> Vec<DecisionGuard> {
         let taken = self.budgets.iter_mut().filter(|budget| budget.is_changed);
         let taken = taken.map(|budget| {
             budget.is_changed = false;
             let expected = budget.version;
             budget.version += 1;
-            BudgetGuard { budget: budget.identity.clone(), expected, next: budget.version }
+            DecisionGuard { budget: budget.identity.clone(), expected, next: budget.version }
         });
         let stored = &mut self.stored;
         let first = self.first.drain(..).map(|channel| {
             let identity = format!("first rollout of channel {channel}");
             let version = stored.entry(identity.clone()).or_insert(0);
             *version += 1;
-            BudgetGuard { budget: identity, expected: *version - 1, next: *version }
+            DecisionGuard { budget: identity, expected: *version - 1, next: *version }
         });
         taken.chain(first).collect()
     }

@@ -73,11 +73,8 @@ impl Rollouts {
             rollout.is_changed = true;
             return Ok(());
         }
-        let aborted = rollout
-            .document
-            .halt
-            .as_ref()
-            .is_none_or(|halt| halt.goes_back || matches!(halt.cause, HaltCause::Aborted { .. }));
+        let aborted =
+            rollout.document.halt.as_ref().is_none_or(|halt| halt.goes_back || halt.cause.is_final());
         if aborted {
             return Err(wrong);
         }
@@ -95,14 +92,22 @@ impl Rollouts {
 
     fn abort(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
         match state {
-            RolloutState::Opening => {
+            RolloutState::Opening if self.current(&key.channel).is_some() => {
                 self.supersede(key);
+                Ok(())
+            }
+            // Nothing else says where the channel's nodes stay, and who comes to it has to be told as well.
+            RolloutState::Opening => {
+                self.halt(key, HaltCause::Aborted { by: by.to_owned() }, OnFailure::Halt);
+                self.populate(key);
                 Ok(())
             }
             RolloutState::Active | RolloutState::Converging | RolloutState::Failed => {
                 let halt = self.rollouts.get(key).and_then(|rollout| rollout.document.halt.clone());
+                // What goes back already goes on with that.
                 let goes_back = halt.is_some_and(|halt| halt.goes_back);
-                self.halt(key, HaltCause::Aborted { by: by.to_owned() }, goes_back);
+                let then = if goes_back { OnFailure::Rollback } else { OnFailure::Halt };
+                self.halt(key, HaltCause::Aborted { by: by.to_owned() }, then);
                 Ok(())
             }
             _ => Err(CommandRefusal::OtherState { state, wanted: "waits, goes on or is halted" }),
@@ -140,7 +145,7 @@ impl Rollouts {
         if rollout.rules.terms().on_failure != OnFailure::Rollback {
             return Err(CommandRefusal::NoRollback);
         }
-        self.halt(key, HaltCause::RolledBack { by: by.to_owned() }, true);
+        self.halt(key, HaltCause::RolledBack { by: by.to_owned() }, OnFailure::Rollback);
         Ok(())
     }
 

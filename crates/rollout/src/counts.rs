@@ -85,7 +85,9 @@ pub(crate) fn may_begin(record: &MemberRecord, reach: NodeReach, is_open: bool, 
         && reach.may_be_asked();
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     free && match (record.state, record.goal) {
-        (NodeRolloutState::Pending, MemberGoal::Target) => (is_open && !is_pinned) || record.is_fresh(),
+        (NodeRolloutState::Pending, MemberGoal::Target) => {
+            (is_open && !is_pinned) || record.has_no_earlier_release()
+        }
         (NodeRolloutState::Converged, MemberGoal::Before) => true,
         _ => false,
     }
@@ -100,8 +102,10 @@ pub(crate) fn derive(
     let class = class_of(record, contact, now);
     let in_flight = record.in_flight();
     let stuck = record.state == NodeRolloutState::Failed && in_flight;
-    let holds_edges =
-        is_open && (matches!(class, MemberClass::Open | MemberClass::Moving) || stuck && !record.is_fresh());
+    // One that said why it does not begin yet counts apart, and may begin all the same while it is asked again.
+    let is_asked = record.state == NodeRolloutState::Pending && in_flight;
+    let may_begin = matches!(class, MemberClass::Open | MemberClass::Moving) || is_asked;
+    let holds_edges = is_open && (may_begin || stuck && !record.has_no_earlier_release());
     DerivedCounts {
         class,
         holds_edges,
@@ -126,7 +130,7 @@ fn is_to_return(record: &MemberRecord, contact: Option<Contact>) -> bool {
 
 fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> MemberClass {
     use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
-    if record.is_fresh() || record.skipped.is_some() || record.passed_on {
+    if record.has_no_earlier_release() || record.skipped.is_some() || record.passed_on {
         return MemberClass::Apart;
     }
     if record.has_failed() {
@@ -134,8 +138,10 @@ fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> 
     }
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     match record.state {
+        // Also while it is asked again: it most likely says the same.
+        Pending if record.held_off.is_some() => MemberClass::Apart,
         Pending if record.asked.is_some() => MemberClass::Moving,
-        Pending if is_pinned || record.held_off.is_some() => MemberClass::Apart,
+        Pending if is_pinned => MemberClass::Apart,
         Pending if contact == Some(Contact::Offline) => MemberClass::Apart,
         Pending => MemberClass::Open,
         Activating | Soaking => MemberClass::Moving,

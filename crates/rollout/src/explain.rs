@@ -65,7 +65,7 @@ pub enum WaitCause {
     Halted(Option<HaltCause>),
     /// An operator paused the rollout.
     Paused {
-        /// Who.
+        /// The operator.
         by: String,
         /// Since when.
         at: Timestamp,
@@ -226,7 +226,7 @@ impl Rollouts {
         if let Some(paused) = &rollout.document.paused {
             return Some(WaitCause::Paused { by: paused.by.clone(), at: paused.at });
         }
-        if !rollout.is_open(record.placement.wave) && !record.is_fresh() {
+        if !rollout.is_open(record.placement.wave) && !record.has_no_earlier_release() {
             return Some(self.closed_wave(rollout));
         }
         rollout.rules.frozen(self.now).map(|(name, _)| WaitCause::Frozen(name.to_owned()))
@@ -278,7 +278,7 @@ impl Rollouts {
             let held_off = record.held_off.map(|held| WaitCause::HeldOff { why: held.why, at });
             return Some(held_off.unwrap_or(WaitCause::Retry { at, attempts: record.attempts }));
         }
-        if record.is_fresh() {
+        if record.has_no_earlier_release() {
             return None;
         }
         let holding = rollout.holding_edges() & record.placement.after;
@@ -314,9 +314,9 @@ impl WaitCause {
             WaitCause::Halted(Some(HaltCause::Gate { wave, .. })) => {
                 format!("the rollout starts nothing any more: more nodes of wave {wave} failed than may")
             }
-            WaitCause::Halted(Some(HaltCause::Aborted { .. } | HaltCause::RolledBack { .. })) => {
-                "the rollout starts nothing any more: it was ended".to_owned()
-            }
+            WaitCause::Halted(Some(
+                HaltCause::Aborted { .. } | HaltCause::RolledBack { .. } | HaltCause::ReplacedAtOnce { .. },
+            )) => "the rollout starts nothing any more: it was ended".to_owned(),
             WaitCause::Paused { at, .. } => format!("the rollout is paused since {at}"),
             WaitCause::Gate { wave, .. } => {
                 format!("its wave is closed: the gate of wave {wave} did not pass yet")

@@ -15,7 +15,7 @@ use crate::step::RolloutNote;
 impl Rollouts {
     pub(crate) fn contact(&mut self, node: &NodeId, reach: NodeReach) {
         // A node may be heard of before the rollout that another control plane put it into.
-        let index = self.nodes.enter(node);
+        let index = self.nodes.insert(node);
         let Some(known) = self.nodes.get_mut(index) else { return };
         if std::mem::replace(&mut known.reach, reach) == reach {
             return;
@@ -52,7 +52,7 @@ impl Rollouts {
         if event.body == RolloutEventBody::DispatchAck && result.is_ok() {
             self.pass_on(&key, node);
         }
-        self.tell_later(&key, node);
+        self.update_later_rollouts(&key, node);
         let now_lost = self.rollouts.get(&key).and_then(|rollout| Some(rollout.record(node)?.cursor.lost));
         if let Some(count) = now_lost.map(|now| now.saturating_sub(lost)).filter(|count| *count > 0) {
             self.note(&key, RolloutNote::EventsLost { hostname, count });
@@ -73,26 +73,32 @@ impl Rollouts {
         }
     }
 
-    /// A node that is confirmed in an earlier rollout has that release from now on.
-    fn tell_later(&mut self, key: &RolloutKey, node: NodeIndex) {
-        let Some(rollout) = self.rollouts.get(key) else { return };
-        if rollout.record(node).is_none_or(|record| record.state != NodeRolloutState::Converged) {
-            return;
-        }
+    /// A node that is confirmed in an earlier rollout has that release from now on; one that went back from it has it no more.
+    fn update_later_rollouts(&mut self, key: &RolloutKey, node: NodeIndex) {
+        let Some(record) = self.rollouts.get(key).and_then(|rollout| rollout.record(node)) else { return };
+        let (state, back_on) = (record.state, record.before);
         let rollouts = self.nodes.get(node).map(|known| known.rollouts.clone()).unwrap_or_default();
         for later in rollouts.iter().filter(|later| later.channel == key.channel && later.seq > key.seq) {
-            // One that was asked there when it had nothing counts nowhere until it is through: it would take
-            // slots that nobody gave it.
-            let counts_late = |record: &MemberRecord| {
-                let waits = record.state == NodeRolloutState::Pending && record.asked.is_none();
-                record.is_fresh() && !waits
-            };
-            // It told of the release that it has since, which went to all at once, before it told of this one.
-            let has_later = |record: &MemberRecord| record.before > Some(key.seq);
             let known = self.rollouts.get(later).and_then(|rollout| rollout.record(node));
-            if !known.is_some_and(|record| counts_late(record) || has_later(record)) {
-                self.update(later, node, |record| record.before = Some(key.seq));
-            }
+            let Some(known) = known else { continue };
+            let before = match state {
+                NodeRolloutState::Converged if takes_before(known, key) => Some(key.seq),
+                // It was taken for confirmed when that one began, or said so since.
+                NodeRolloutState::Reverted if known.before == Some(key.seq) => back_on,
+                _ => continue,
+            };
+            self.update(later, node, |record| record.before = before);
         }
     }
+}
+
+/// Whether what a node is confirmed on in an earlier rollout is what it had before a later one.
+fn takes_before(later: &MemberRecord, earlier: &RolloutKey) -> bool {
+    // One that was asked there when it had nothing counts nowhere until it is through: it would take slots that nobody
+    // gave it.
+    let waits = later.state == NodeRolloutState::Pending && later.asked.is_none();
+    let counts_late = later.has_no_earlier_release() && !waits;
+    // It told of the release that it has since, which went to all at once, before it told of this one.
+    let has_later = later.before > Some(earlier.seq);
+    !counts_late && !has_later
 }

@@ -21,10 +21,12 @@
 //!
 //! - *Budgets are never exceeded* (ROL-1). Asked counts as in flight, and a node begins only after its
 //!   acknowledgement was taken, so a request that was withdrawn begins nothing. Two rollouts of one budget
-//!   share it.
+//!   share it. A confirmed node that goes back by itself takes a slot that nobody gave it, so that others wait for it.
 //! - *Converged rests on probes*: declared after the activation, every enforcing one passed since, in the
 //!   same boot, and the soak over from the node's own activation.
 //! - *No wave opens before its gate and its `notBefore`*; an operator may pass a gate, never the time.
+//! - *Who counts as confirmed is on the release*: a node that goes back by itself before it heard that its rollout was
+//!   through counts as failed, and is never told to go on with what it left.
 //! - *A halted rollout starts nothing*, in the same wave neither; what was asked and did not begin is not
 //!   asked any more.
 //! - *Nobody is asked for a way back that was given up*: a node that is confirmed in a rollout that was through is told
@@ -48,6 +50,8 @@ pub mod cadence;
 mod commands;
 mod counts;
 mod coverage;
+mod edge_order;
+mod ending;
 pub mod event;
 mod explain;
 mod follow;
@@ -56,6 +60,7 @@ mod id;
 mod live;
 pub mod member;
 mod member_events;
+mod membership;
 mod nodes;
 mod placement;
 mod pointers;
@@ -66,8 +71,9 @@ mod rollouts;
 pub mod state;
 mod step;
 
-pub use begin::{BeginWait, MAX_SUPERSEDED, RETENTION};
+pub use begin::BeginWait;
 pub use coverage::{Coverage, CoverageMistake};
+pub use ending::{MAX_SUPERSEDED, RETENTION};
 pub use event::{EventAnswer, EventCursor, EventOrder, EventRefusal, RolloutEvent, RolloutEventBody};
 pub use explain::{ConfirmEvidence, NodeExplanation, WaitCause};
 pub use follow::{EarlierRelease, HeadKind, HeadStep, reads_declared};
@@ -76,7 +82,7 @@ pub use member::{HeldOff, MemberFailure, MemberGoal, MemberRecord};
 pub use placement::{BeginRefusal, DRAWS, Placement, PossiblePlaces, RolloutRules, draw, takes};
 pub use probes::{SelectProbesError, probes_of};
 pub use record::{
-    BudgetGuard, BudgetVersions, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,
+    BudgetVersions, DecisionGuard, HaltCause, RolloutChange, RolloutCommit, RolloutDocument, StoredRollout,
 };
 pub use rollouts::{CLOCK_BACK, MAX_STARTS, Rollouts, STEP_GAP};
 pub use state::{NodeRolloutState, RolloutState};

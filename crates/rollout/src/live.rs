@@ -3,18 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use model::{Hostname, Timestamp};
+use model::Timestamp;
 
 use crate::budget::{BudgetBook, BudgetIndex, HoldChange};
 use crate::counts::{DerivedCounts, MemberClass, WaveCount, derive, may_begin};
-use crate::coverage::EdgeOrder;
+use crate::edge_order::EdgeOrder;
 use crate::id::RolloutKey;
 use crate::member::{MemberGoal, MemberRecord};
 use crate::nodes::{NodeIndex, NodeTable};
 use crate::placement::{RolloutRules, bits, hashed};
-use crate::queue::{ReadyNeeds, ReadyQueues};
-use crate::record::{RolloutDocument, StoredRollout};
+use crate::queue::{QueuePlace, ReadyNeeds, ReadyQueues};
+use crate::record::{HaltCause, RolloutDocument, StoredRollout};
 use crate::state::RolloutState;
 
 /// A member with what is derived of it.
@@ -68,7 +69,7 @@ impl LiveRollout {
         let rules = RolloutRules::new(Arc::clone(&stored.terms));
         let key = &stored.document.key;
         let budgets: Vec<BudgetIndex> =
-            rules.terms().budgets.iter().map(|budget| book.enter(budget, key)).collect();
+            rules.terms().budgets.iter().map(|budget| book.insert(budget, key)).collect();
         LiveRollout {
             document: stored.document.clone(),
             members: BTreeMap::new(),
@@ -112,14 +113,25 @@ impl LiveRollout {
         self.is_changed = true;
     }
 
+    /// The clock was set back by so much: times that are compared with one another move together.
+    pub(crate) fn shift_back(&mut self, by: Duration) {
+        let document = &mut self.document;
+        let approvals = document.approvals.iter_mut().map(|approval| &mut approval.at);
+        let halt = document.halt.iter_mut().map(|halt| &mut halt.at);
+        let paused = document.paused.iter_mut().map(|paused| &mut paused.at);
+        let noted = [&mut document.since, &mut document.published].into_iter().chain(&mut document.opened);
+        noted.chain(approvals).chain(halt).chain(paused).for_each(|at| *at = at.minus(by));
+        self.is_changed = true;
+    }
+
     /// It is its channel's current rollout, by its state.
     pub(crate) fn is_current(&self) -> bool {
         self.document.state != RolloutState::Opening && !self.document.state.gave_way()
     }
 
     /// Nobody is kept of it but members in flight.
-    pub(crate) fn is_thin(&self) -> bool {
-        self.in_flight > 0 && self.members.len() == self.in_flight
+    pub(crate) fn has_only_who_is_in_flight(&self) -> bool {
+        self.members.len() == self.in_flight
     }
 
     pub(crate) fn has_somebody_on_its_way(&self) -> bool {
@@ -189,7 +201,7 @@ impl LiveRollout {
         }
         if may_begin(&member.record, reach, self.is_open(placement.wave), now) {
             let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
-            let lacks: Vec<BudgetIndex> = match member.record.is_fresh() {
+            let lacks: Vec<BudgetIndex> = match member.record.has_no_earlier_release() {
                 true => Vec::new(),
                 false => {
                     let budgets = self.budgets_of(&member.record).into_iter();
@@ -197,11 +209,13 @@ impl LiveRollout {
                 }
             };
             let waits_for = match member.record.goal {
-                MemberGoal::Target if !member.record.is_fresh() => placement.after,
+                MemberGoal::Target if !member.record.has_no_earlier_release() => placement.after,
                 MemberGoal::Target | MemberGoal::Before => 0,
             };
             let needs = ReadyNeeds { goal: member.record.goal, budgets: lacks, waits_for };
-            after.queued = Some(self.queues.position(needs, placement.wave, order, node));
+            let is_held_off = member.record.held_off.is_some();
+            let place = QueuePlace { is_held_off, wave: placement.wave, order };
+            after.queued = Some(self.queues.position(needs, place, node));
         }
         refreshed.wakes = before.is_none_or(|before| {
             before.points_to_target != after.points_to_target || before.is_asked != after.is_asked
@@ -311,12 +325,17 @@ impl LiveRollout {
         held.fold(0, |mask, (_, bit)| mask | 1 << bit) & !self.edge_order.void()
     }
 
-    /// A wave with more failures than its gate allows: its index, how many failed, how many may, and one.
-    pub(crate) fn broken_gate(&self) -> Option<(usize, usize, usize, Hostname)> {
+    /// A wave with more failures than its gate allows, as what halts the rollout.
+    pub(crate) fn broken_gate(&self) -> Option<HaltCause> {
         self.waves.iter().enumerate().find_map(|(wave, count)| {
             let allowed = count.allowed(self.rules.gate(wave).success);
             let example = self.failed.get(wave)?.first().filter(|_| count.failed > allowed)?;
-            Some((wave, count.failed, allowed, self.record(*example)?.hostname.clone()))
+            Some(HaltCause::Gate {
+                wave: self.rules.wave_name(wave).to_owned(),
+                failed: count.failed as u64,
+                allowed: allowed as u64,
+                example: self.record(*example)?.hostname.clone(),
+            })
         })
     }
 }

@@ -28,7 +28,7 @@ pub const DEFER_LIMIT: Duration = Duration::from_secs(14 * 24 * 3600);
 pub const DEFER_SLOT: Duration = Duration::from_secs(24 * 3600);
 /// For so long a node that failed, and whose terms let it stay as it is, holds its slot: it may be on its way back.
 /// After that it stays, within what its wave's gate lets fail, or the rollout would be halted.
-pub const RETURN_LIMIT: Duration = Duration::from_secs(3600);
+pub const FAILED_SLOT_LIMIT: Duration = Duration::from_secs(3600);
 /// The most requests that a node may refuse or let pass while it is online. Those that it answers by why it does not begin
 /// yet do not count.
 pub const MAX_ATTEMPTS: u8 = 5;
@@ -223,11 +223,21 @@ impl MemberRecord {
     }
 
     /// A node that had no release is taken along at once and counts nowhere: it has nothing that could break.
-    pub fn is_fresh(&self) -> bool {
+    pub fn has_no_earlier_release(&self) -> bool {
         self.before.is_none()
     }
 
-    /// It began, so that a failure leaves it changed until it is back.
+    /// The release that it holds by all that is known of it, in the rollout of this one.
+    pub(crate) fn held(&self, target: u64) -> Option<u64> {
+        // Who was confirmed and would not go back is where it was.
+        let stays = self.state == NodeRolloutState::Failed && !self.has_begun() && self.boot.is_some();
+        match self.state == NodeRolloutState::Converged || stays {
+            true => Some(target),
+            false => self.before,
+        }
+    }
+
+    /// It began, so that a failure leaves it changed until it is back; or it goes back by itself.
     pub(crate) fn has_begun(&self) -> bool {
         !matches!(self.failure, Some(MemberFailure::Refused { .. } | MemberFailure::Unanswered))
     }
@@ -256,6 +266,8 @@ impl MemberRecord {
         match (self.asked, self.goal) {
             (Some(asked), _) => RolloutTask::Acknowledge { until: asked.until },
             _ if self.points_to_target() => RolloutTask::Proceed,
+            // One that holds no slot, as it would not go back or never began, is not to go now.
+            (None, MemberGoal::Before) if self.state == Failed && !self.has_begun() => RolloutTask::Hold,
             (None, MemberGoal::Before) if matches!(self.state, Activating | Soaking | Deferred | Failed) => {
                 RolloutTask::GoBack
             }
@@ -321,11 +333,12 @@ impl MemberRecord {
         self.retry_at = Some(now.plus(retry_wait(times)));
     }
 
-    /// A request was refused or let pass.
+    /// A request was refused or let pass. The last one is a failure; of one that is confirmed and was asked to go back too,
+    /// so that nobody waits for it without end.
     pub(crate) fn put_off(&mut self, failure: MemberFailure, now: Timestamp) {
         (self.asked, self.held_off) = (None, None);
         self.attempts = self.attempts.saturating_add(1);
-        if self.attempts >= MAX_ATTEMPTS && self.state == NodeRolloutState::Pending {
+        if self.attempts >= MAX_ATTEMPTS {
             self.fail(failure, now);
             return;
         }
@@ -339,10 +352,10 @@ impl MemberRecord {
     }
 
     /// It says that it failed. Where its terms let it stay as it is, it is waited for a while whether it goes back.
-    pub(crate) fn fail_by_word(&mut self, message: String, terms: MemberTerms) {
+    pub(crate) fn report_failure(&mut self, message: String, terms: MemberTerms) {
         self.fail(MemberFailure::Reported { message }, terms.now);
         self.slot_until = match terms.on_failure {
-            OnFailure::Halt => Some(terms.now.plus(RETURN_LIMIT)),
+            OnFailure::Halt => Some(terms.now.plus(FAILED_SLOT_LIMIT)),
             OnFailure::Rollback => None,
         };
     }

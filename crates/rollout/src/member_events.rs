@@ -15,7 +15,7 @@ use crate::state::NodeRolloutState;
 impl MemberRecord {
     /// What an event makes of it.
     pub(crate) fn take(&mut self, event: &RolloutEventBody, terms: MemberTerms) -> Result<(), EventRefusal> {
-        use NodeRolloutState::{Activating, Deferred, Failed, Pending, Reverted, Soaking};
+        use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
         self.heard(terms);
         let other_state = EventRefusal::OtherState { state: self.state };
         let to_target = self.goal == MemberGoal::Target;
@@ -45,7 +45,7 @@ impl MemberRecord {
                 _ => Err(other_state),
             },
             RolloutEventBody::ActivationFailed { message } if matches!(self.state, Activating | Deferred) => {
-                self.fail_by_word(kept(message), terms);
+                self.report_failure(kept(message), terms);
                 Ok(())
             }
             RolloutEventBody::ActivationDeferred { .. } if self.state == Activating && to_target => {
@@ -59,12 +59,16 @@ impl MemberRecord {
                 self.probed(probe, *outcome, boot)
             }
             RolloutEventBody::ProbeFailureFirst { .. } if self.state == Soaking => Ok(()),
-            RolloutEventBody::Failed { message } if matches!(self.state, Activating | Soaking | Deferred) => {
-                self.fail_by_word(kept(message), terms);
+            // One that is confirmed keeps its way back until it hears that the rollout was through, and its host may go by
+            // that: then it failed, whatever was made of it here.
+            RolloutEventBody::Failed { message }
+                if matches!(self.state, Activating | Soaking | Deferred | Converged) =>
+            {
+                self.report_failure(kept(message), terms);
                 Ok(())
             }
             RolloutEventBody::RollbackComplete { release } => match self.state {
-                Activating | Soaking | Deferred | Failed => {
+                Activating | Soaking | Deferred | Failed | Converged => {
                     if *release == terms.target {
                         let want = self.before.unwrap_or(0);
                         return Err(EventRefusal::OtherRelease { got: *release, want });

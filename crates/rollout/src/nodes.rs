@@ -60,7 +60,7 @@ impl NodeTable {
     }
 
     /// The node's number; a new one where it has none.
-    pub(crate) fn enter(&mut self, id: &NodeId) -> NodeIndex {
+    pub(crate) fn insert(&mut self, id: &NodeId) -> NodeIndex {
         if let Some(known) = self.find(id) {
             return known;
         }

@@ -13,11 +13,21 @@ use crate::nodes::NodeIndex;
 /// A member's position in one of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueuePosition {
+    /// Who said why it does not begin yet comes last, so that it takes no slot before those who may begin.
+    is_held_off: bool,
     /// Earlier waves first, then by a hash of the hostname.
     wave: u16,
     order: u64,
     pub(crate) node: NodeIndex,
     class: usize,
+}
+
+/// Where a member stands among those with the same needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuePlace {
+    pub(crate) is_held_off: bool,
+    pub(crate) wave: u16,
+    pub(crate) order: u64,
 }
 
 /// What the members of one queue have in common.
@@ -48,8 +58,7 @@ impl ReadyQueues {
     pub(crate) fn position(
         &mut self,
         needs: ReadyNeeds,
-        wave: u16,
-        order: u64,
+        place: QueuePlace,
         node: NodeIndex,
     ) -> QueuePosition {
         let known = self.index.get(&needs).copied();
@@ -58,7 +67,8 @@ impl ReadyQueues {
             self.index.insert(needs, self.classes.len() - 1);
             self.classes.len() - 1
         });
-        QueuePosition { wave, order, node, class }
+        let QueuePlace { is_held_off, wave, order } = place;
+        QueuePosition { is_held_off, wave, order, node, class }
     }
 
     pub(crate) fn insert(&mut self, position: QueuePosition) {

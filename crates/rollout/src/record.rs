@@ -20,7 +20,7 @@ use crate::state::RolloutState;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutDocument {
-    /// Which.
+    /// The release of which channel it is of.
     #[serde(flatten)]
     pub key: RolloutKey,
     /// What the wire calls it.
@@ -69,7 +69,7 @@ pub struct GateApproval {
     pub wave: Option<u16>,
     /// The operator.
     pub by: String,
-    /// When.
+    /// When the operator said so.
     pub at: Timestamp,
 }
 
@@ -87,9 +87,9 @@ pub struct PausedRollout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Halt {
-    /// When.
+    /// When it was halted.
     pub at: Timestamp,
-    /// Why.
+    /// What halted it.
     pub cause: HaltCause,
     /// What was started goes back.
     pub goes_back: bool,
@@ -112,14 +112,26 @@ pub enum HaltCause {
     },
     /// An operator ended it.
     Aborted {
-        /// Who.
+        /// The operator.
         by: String,
     },
     /// An operator called it back.
     RolledBack {
-        /// Who.
+        /// The operator.
         by: String,
     },
+    /// A release of its channel that goes to its nodes at once took its place.
+    ReplacedAtOnce {
+        /// Its number.
+        seq: u64,
+    },
+}
+
+impl HaltCause {
+    /// It ends the rollout for good: nothing failed, and nothing newer waits for an operator because of it.
+    pub fn is_final(&self) -> bool {
+        matches!(self, HaltCause::Aborted { .. } | HaltCause::ReplacedAtOnce { .. })
+    }
 }
 
 impl fmt::Display for HaltCause {
@@ -130,6 +142,9 @@ impl fmt::Display for HaltCause {
             }
             HaltCause::Aborted { by } => write!(f, "{by} aborted it"),
             HaltCause::RolledBack { by } => write!(f, "{by} rolled it back"),
+            HaltCause::ReplacedAtOnce { seq } => {
+                write!(f, "release {seq}, which goes to all nodes at once, took its place")
+            }
         }
     }
 }
@@ -141,7 +156,7 @@ pub struct RolloutCommit {
     pub rollouts: Vec<RolloutChange>,
     /// The budgets of which slots were taken, or whose limit changed; and, like a budget, that a channel had no
     /// rollout.
-    pub budgets: Vec<BudgetGuard>,
+    pub budgets: Vec<DecisionGuard>,
 }
 
 /// What changes of one rollout. It counts only if the stored version is the expected one.
@@ -159,10 +174,10 @@ pub struct RolloutChange {
     pub drops_members: bool,
 }
 
-/// That slots of a budget were taken by a version of it.
+/// What a decision rests on beside rollouts, by a version of it: the slots of a budget, or that a channel had no rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BudgetGuard {
-    /// The budget's identity.
+pub struct DecisionGuard {
+    /// The budget's identity, or the channel in words that no budget has.
     pub budget: String,
     /// The version that the decision was made by; 0: none is stored.
     pub expected: u64,

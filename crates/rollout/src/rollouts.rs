@@ -37,7 +37,7 @@ pub struct Rollouts {
 }
 
 impl Rollouts {
-    /// None.
+    /// Of a fleet that has none yet.
     pub fn new() -> Rollouts {
         Rollouts::default()
     }
@@ -62,7 +62,7 @@ impl Rollouts {
         keys.iter().for_each(|key| self.forget(key));
         for rollout in stored {
             self.now = self.now.max(rollout.document.latest);
-            self.enter(rollout);
+            self.insert(rollout);
         }
         self.book.followed();
         self.effects.clear();
@@ -224,12 +224,12 @@ impl Rollouts {
     }
 
     /// A rollout comes into memory with its members.
-    pub(crate) fn enter(&mut self, stored: StoredRollout) {
+    pub(crate) fn insert(&mut self, stored: StoredRollout) {
         let key = stored.document.key.clone();
         let mut rollout = LiveRollout::new(&stored, &mut self.book);
         let mut indexes = Vec::with_capacity(stored.members.len());
         for record in stored.members {
-            let node = self.nodes.enter(&record.node);
+            let node = self.nodes.insert(&record.node);
             if let Some(known) = self.nodes.get_mut(node)
                 && !known.rollouts.contains(&key)
             {
@@ -308,11 +308,11 @@ impl Rollouts {
             }
         }
         pruned.iter().for_each(|key| self.forget(key));
-        // A budget's limit changes only with a rollout of which something is stored.
         let wakes = std::mem::take(&mut self.wakes);
         let woken = wakes.into_iter().filter_map(|node| Some(self.nodes.get(node)?.id.clone()));
         let mut effects = std::mem::take(&mut self.effects);
         effects.extend(woken.map(RolloutEffect::Wake));
+        // A budget's limit changes only with a rollout of which something is stored.
         commit.budgets = self.book.guards();
         let commit = Some(commit).filter(|commit| !commit.rollouts.is_empty());
         RolloutStep { commit, answer, effects }

@@ -17,17 +17,37 @@
 //! | Soaking | Failed | its probes failed for long enough, or it fell silent |
 //! | Soaking | Reverted | it returned |
 //! | Converged | Activating | the rollout goes back and was never through, and the node acknowledged that it was asked to |
+//! | Converged | Failed | it says that it goes back by itself, or that its probes fail; or it refused or let pass too many requests to go back |
+//! | Converged | Reverted | it returned by itself, before it heard that the rollout was through |
 //! | Failed | Reverted | it is on the release that it had before |
 //! | Failed | Activating | it had fallen silent while it activated, and is heard of again |
 //! | Failed | Deferred | it had fallen silent before its boot, and is heard of again |
 //! | Failed | Soaking | it had fallen silent while it soaked, and is heard of again |
+//!
+//! How the host stands by its own record (`activation::ActivationStage`) meanwhile, side by side:
+//!
+//! | here | on the host | what it said last |
+//! | --- | --- | --- |
+//! | Pending | `Settled`, or on probation of a release before | nothing, or why it does not begin |
+//! | Activating | `Armed`: it switches | `DispatchAck`, `ActivationStarted` |
+//! | Deferred | `Deferred` | `ActivationDeferred` |
+//! | Soaking | `Confirming`, then `Probation` while the soak goes on | `ActivationComplete`, probes |
+//! | Converged | `Probation` until it hears `ended`, then `Settled` | `Converged` |
+//! | Failed | `Returning`; where its terms say `halt`, `Probation` | `Failed` |
+//! | Reverted | `Settled` | `RollbackComplete` |
+//!
+//! "Confirmed" is two moments. The host confirms for itself, by a contact and its probes, in the middle of `Soaking`: from
+//! then on it is where a return leads. The fleet counts a node as confirmed once it converged, after its soak. `Converged`,
+//! and of rollouts `Opening`, `Converging` and `Terminal`, are the words of the source document; people read
+//! [`NodeRolloutState::words`] and [`RolloutState::words`].
 //!
 //! A rollout:
 //!
 //! | from | to | when |
 //! | --- | --- | --- |
 //! | Opening | Active | no other rollout of the channel runs, and the channels before it are through |
-//! | Opening | Superseded | a newer release waits in its place, or an operator aborted it |
+//! | Opening | Superseded | a newer release waits in its place, or an operator aborted it while another one is the channel's current |
+//! | Opening | Failed | an operator aborted it, and the channel has no other one: it says where its nodes stay |
 //! | Active | Converging | its last wave is open |
 //! | Active | Failed | more nodes failed than a gate allows, or an operator aborted it |
 //! | Converging | Terminal | the gate of its last wave passed |
@@ -125,7 +145,7 @@ impl NodeRolloutState {
             Activating => matches!(next, Soaking | Deferred | Failed | Reverted),
             Deferred => matches!(next, Soaking | Failed | Reverted),
             Soaking => matches!(next, Converged | Failed | Reverted),
-            Converged => matches!(next, Activating),
+            Converged => matches!(next, Activating | Failed | Reverted),
             Failed => matches!(next, Reverted | Activating | Deferred | Soaking),
             Reverted => false,
         }
@@ -149,7 +169,7 @@ impl RolloutState {
     pub fn may_become(self, next: RolloutState) -> bool {
         use RolloutState::{Active, Converging, Failed, Opening, Pruned, Reverted, Superseded, Terminal};
         match self {
-            Opening => matches!(next, Active | Superseded),
+            Opening => matches!(next, Active | Superseded | Failed),
             Active => matches!(next, Converging | Failed),
             Converging => matches!(next, Terminal | Failed),
             Terminal => matches!(next, Failed | Superseded),
@@ -182,11 +202,6 @@ impl RolloutState {
     /// Another release of the channel took its place.
     pub fn gave_way(self) -> bool {
         matches!(self, RolloutState::Superseded | RolloutState::Pruned)
-    }
-
-    /// It waits to begin, or runs.
-    pub fn is_open(self) -> bool {
-        self == RolloutState::Opening || self.is_running()
     }
 
     /// It keeps the channel's next rollout waiting.

@@ -55,9 +55,9 @@ pub enum RolloutInput {
     Command {
         /// The rollout.
         rollout: RolloutKey,
-        /// Who.
+        /// The operator.
         by: String,
-        /// What.
+        /// The operator's word.
         command: RolloutCommand,
     },
     /// Time goes by.
@@ -85,7 +85,7 @@ impl NextCall {
 /// A published release.
 #[derive(Clone, Debug)]
 pub struct NewRollout {
-    /// Which.
+    /// The release and its channel.
     pub key: RolloutKey,
     /// What the wire calls it.
     pub id: RolloutId,
@@ -212,7 +212,7 @@ pub enum RolloutEffect {
     Note {
         /// The rollout.
         rollout: RolloutKey,
-        /// What.
+        /// What it decided, and why.
         note: RolloutNote,
     },
 }
@@ -226,7 +226,7 @@ pub enum RolloutNote {
     WaveOpened {
         /// Its name.
         wave: String,
-        /// Why.
+        /// What opened it.
         reason: OpenReason,
     },
     /// A node was asked to begin, or to go back.
@@ -247,9 +247,9 @@ pub enum RolloutNote {
     Halted(HaltCause),
     /// An operator said something.
     Command {
-        /// Who.
+        /// The operator.
         by: String,
-        /// What, as a word.
+        /// The verb, as it is called on the command line.
         command: &'static str,
     },
     /// Events of a node are lost.
@@ -277,7 +277,7 @@ pub enum OpenReason {
     },
     /// An operator passed the gate before it.
     Approved {
-        /// Who.
+        /// The operator.
         by: String,
     },
 }

@@ -129,12 +129,12 @@ fn by_one_table() {
         +n++++---++-+  activating
         nn-++----++-+  deferred
         nn-+--+++++++  soaking
-        nn----------+  confirmed
+        nn-------++-+  confirmed
         nn--------+-+  failed
         nn----------+  back
         +n+-+----++-+  activating, called back
         nn----+++++-+  soaking, called back
-        ++----------+  confirmed, called back
+        ++-------++-+  confirmed, called back
     ";
     let mut rows = String::new();
     for (name, stand) in STANDS {
@@ -167,7 +167,8 @@ fn a_return_keeps_its_reason() {
     assert_eq!(failure(soaking), Some(MemberFailure::Returned));
     let said = Some(MemberFailure::Reported { message: "probe web failed".to_owned() });
     assert_eq!(failure(STANDS[6].1), said);
-    assert_eq!(failure(STANDS[9].1), None);
+    assert_eq!(failure(STANDS[5].1), Some(MemberFailure::Returned), "it was confirmed");
+    assert_eq!((failure(STANDS[9].1), failure(STANDS[10].1)), (None, None));
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use ::model::rollout::RolloutTask;
 use ::model::status::Contact;
 use rollout::{
-    CommandRefusal, EventAnswer, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutInput, RolloutKey,
-    RolloutState,
+    BeginWait, CommandRefusal, EventAnswer, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutInput,
+    RolloutKey, RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{OnFailure, WaveMembers};
@@ -148,6 +148,37 @@ fn one_that_waits_is_aborted_and_never_begins() {
     assert_eq!(world.rollouts.members(&rollout).count(), 0);
     assert!(world.is_asked("a"), "the one that runs goes on");
     assert!(world.rollouts.rules(&rollout).is_some());
+}
+
+/// The release before went to all at once, and another channel goes first: nothing but this rollout says where nodes stay.
+#[test]
+fn one_that_waits_alone_is_aborted_and_its_nodes_stay() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    let (first, channel) = (world.key.clone(), "edge".parse::<::model::Channel>().unwrap());
+    let terms = RolloutTerms { after: vec![first.channel.clone()], ..all_at_once() };
+    let new = release(&channel, 43, terms.clone(), vec![joining("e", WEB, Some(42))]);
+    (world.key, world.id) = (new.key.clone(), new.id.clone());
+    assert_eq!(world.publish(new), Ok(()));
+    assert_eq!(world.state(), RolloutState::Opening);
+    assert_eq!(world.command(RolloutCommand::Abort), RolloutAnswer::Command(Ok(())));
+    assert_eq!(world.state(), RolloutState::Failed);
+    world.give(RolloutInput::Joined { channel: channel.clone(), node: joining("f", WEB, Some(42)) });
+    for name in ["e", "f"] {
+        world.contact(name, Contact::Online);
+        let pointer = world.rollouts.pointer(&node_id(name)).unwrap();
+        assert_eq!((pointer.release, pointer.dispatch.task), (Some(42), RolloutTask::Hold), "{name}");
+        assert!(world.why(name).ends_with("the rollout starts nothing any more: ada aborted it"));
+    }
+    assert!(!world.rollouts.document(&world.key).unwrap().is_proven());
+
+    // The next release waits for the other channel alone, and begins.
+    let new = release(&channel, 44, terms, vec![joining("e", WEB, Some(42))]);
+    let next = new.key.clone();
+    assert_eq!(world.publish(new), Ok(()));
+    assert_eq!(world.rollouts.waits_to_begin(&next), Some(BeginWait::Channel(first.channel.clone())));
+    world.give(RolloutInput::AtOnce { head: RolloutKey { seq: 50, ..first } });
+    assert_eq!(world.state(), RolloutState::Superseded);
+    assert!(world.rollouts.member(&next, &node_id("e")).unwrap().asked.is_some(), "{}", world.why("e"));
 }
 
 /// A rollout that was aborted keeps what began; called back later, that goes back, but for who is offline.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::model::share::Share;
 use ::model::status::Contact;
-use rollout::member::{ASK_LEASE, ASK_REACH, DEFER_LIMIT, DEFER_SLOT, MAX_ATTEMPTS, RETURN_LIMIT};
+use rollout::member::{ASK_LEASE, ASK_REACH, DEFER_LIMIT, DEFER_SLOT, FAILED_SLOT_LIMIT, MAX_ATTEMPTS};
 use rollout::{
     EventAnswer, MemberFailure, NextCall, NodeRolloutState, RolloutEventBody, RolloutInput, RolloutState,
 };
@@ -108,7 +108,7 @@ fn a_node_that_failed_within_its_gate_and_stays_leaves_its_slot() {
     world.activate(first);
     world.fail(first);
     assert_eq!(world.state(), RolloutState::Converging, "half of the wave may fail");
-    world.wait(RETURN_LIMIT.as_secs() - 60);
+    world.wait(FAILED_SLOT_LIMIT.as_secs() - 60);
     assert!(!world.is_asked(second), "it may be on its way back");
     assert!(world.why(first).ends_with("it failed: it says: probe web failed"), "{}", world.why(first));
     world.wait(60);
@@ -132,7 +132,7 @@ fn a_node_that_failed_and_stays_holds_nobody_by_an_edge() {
     world.activate("db");
     world.fail("db");
     assert!(world.why("web").ends_with("1 nodes of `tier=db` go before it"));
-    world.wait(RETURN_LIMIT.as_secs());
+    world.wait(FAILED_SLOT_LIMIT.as_secs());
     assert!(world.is_asked("web"), "{}", world.why("web"));
 }
 
@@ -143,7 +143,7 @@ fn a_node_that_is_to_return_keeps_its_slot_until_it_is_back() {
     let (first, second) = in_turn(&world);
     world.activate(first);
     world.fail(first);
-    world.wait(RETURN_LIMIT.as_secs() * 2);
+    world.wait(FAILED_SLOT_LIMIT.as_secs() * 2);
     assert!(!world.is_asked(second));
     world.back(first);
     assert!(world.is_asked(second));

@@ -58,8 +58,8 @@ fn a_release_without_terms_ends_what_runs_and_what_waits() {
         let document = driven.rollouts.document(&key("stable", seq)).unwrap();
         assert_eq!(document.state, RolloutState::Superseded, "{seq}");
         let cause = document.halt.as_ref().map(|halt| halt.cause.to_string());
-        let aborted = (seq == 41).then(|| "release 43, which has no rollout aborted it".to_owned());
-        assert_eq!(cause, aborted, "{seq}");
+        let replaced = "release 43, which goes to all nodes at once, took its place".to_owned();
+        assert_eq!(cause, (seq == 41).then_some(replaced), "{seq}");
     }
     assert!(!at_once(&mut driven, &key("stable", 43)), "what is over is not ended twice");
     for name in ["a", "b"] {
@@ -242,7 +242,7 @@ fn who_went_back_stays_on_the_release_before() {
 }
 
 #[test]
-fn a_release_counts_while_it_is_fresh_or_a_fallback_and_nothing_is_said_against_it() {
+fn a_release_counts_while_it_has_no_earlier_release_or_a_fallback_and_nothing_is_said_against_it() {
     let mut driven = driven();
     let at = Timestamp::from_secs(100);
     let counts = |is_fallback, fresh_until| {

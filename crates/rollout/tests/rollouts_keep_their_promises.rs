@@ -1,6 +1,7 @@
 //! ROL-1, ROL-5: budgets are never exceeded, a node is confirmed only with its declared enforcing probes
 //! passed since the activation, no wave opens before its gate or its `notBefore`, a halted rollout starts
-//! nothing, nobody is asked for a way back that was given up, nobody is stranded.
+//! nothing, nobody is asked for a way back that was given up, who counts as confirmed is on the release and who went back
+//! from it is not told to go on with it, nobody is stranded.
 //!
 //! Random worlds in virtual time: two control planes over one store that decide at once, die before they
 //! store, and restart; nodes that fail in every way, are cut off, lie, come and go; events lost, twice and out
@@ -50,6 +51,7 @@ const MUST_REACH: &[&str] = &[
     "calls later",
     "slot left",
     "halted once it was through",
+    "went back once it was confirmed",
     "paused by its administrator",
     "held off for long",
     "Active",

@@ -4,7 +4,10 @@
 use ::model::Channel;
 use ::model::share::Share;
 use ::model::status::Contact;
-use rollout::{NextCall, RolloutCommand, RolloutEventBody, RolloutInput, RolloutKey, StoredRollout};
+use rollout::{
+    EventAnswer, NextCall, RolloutCommand, RolloutEventBody, RolloutInput, RolloutKey, RolloutState,
+    StoredRollout,
+};
 use trust::RolloutTerms;
 use trust::rollout_terms::WaveMembers;
 
@@ -126,6 +129,32 @@ fn what_is_loaded_takes_no_slot_again() {
     let (rollout, by, command) = (world.key.clone(), "ada".to_owned(), RolloutCommand::Pause);
     let step = world.rollouts.handle(RolloutInput::Command { rollout, by, command }, world.now);
     assert_eq!(step.commit.unwrap().budgets, []);
+}
+
+/// Hosts that their administrators paused are asked again and again: they hold a slot meanwhile, and take it before nobody who
+/// begins; nor do they keep a gate shut.
+#[test]
+fn who_said_why_it_does_not_begin_is_asked_last() {
+    let names: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
+    let mut nodes: Vec<(&str, &[(&str, &str)])> = names.iter().map(|name| (name.as_str(), &[][..])).collect();
+    nodes.push(("well", &[]));
+    let mut world = Driven::new(one_at_a_time(), &nodes);
+    // All but one say that they are paused, until each of them is to be asked again.
+    let all: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
+    world.call("well", Contact::Online, NextCall::Later);
+    while let Some(name) = all.iter().find(|name| world.is_asked(name)) {
+        world.say(name, RolloutEventBody::DispatchReject { code: "paused".to_owned() });
+    }
+    world.command(RolloutCommand::Pause);
+    world.wait(120);
+    world.contact("well", Contact::Online);
+    world.command(RolloutCommand::Resume);
+    assert!(world.is_asked("well"), "{}", world.why("well"));
+    world.activate("well");
+    world.pass("well");
+    assert_eq!(world.converged("well", 0), EventAnswer::Accepted);
+    assert!(all.iter().any(|name| world.is_asked(name)), "they are asked again");
+    assert_eq!(world.state(), RolloutState::Terminal, "and their gate passed all the same");
 }
 
 /// Who calls seldom is not asked before it calls, and takes no slot.

@@ -54,10 +54,18 @@ fn documents() -> Vec<RolloutDocument> {
     };
     let aborted = Halt { at: at(4), cause: HaltCause::Aborted { by: "ada".to_owned() }, goes_back: false };
     let back = Halt { at: at(4), cause: HaltCause::RolledBack { by: "ada".to_owned() }, goes_back: true };
+    let replaced = Halt { at: at(4), cause: HaltCause::ReplacedAtOnce { seq: 42 }, goes_back: false };
     let with = |state, halt| RolloutDocument { state, halt: Some(halt), ..plain.clone() };
     let halted = with(RolloutState::Reverted, back);
     let through = RolloutDocument { was_through: true, ..halted.clone() };
-    vec![plain.clone(), full, with(RolloutState::Failed, aborted), halted, through]
+    vec![
+        plain.clone(),
+        full,
+        with(RolloutState::Failed, aborted),
+        halted,
+        through,
+        with(RolloutState::Superseded, replaced),
+    ]
 }
 
 fn members() -> Vec<MemberRecord> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use ::model::Channel;
 use ::model::status::Contact;
 use rollout::{
-    MAX_SUPERSEDED, MemberFailure, RETENTION, RolloutChange, RolloutCommand, RolloutEffect, RolloutEventBody,
-    RolloutInput, RolloutKey, RolloutState, RolloutStep,
+    HeadKind, HeadStep, MAX_SUPERSEDED, MemberFailure, RETENTION, RolloutChange, RolloutCommand,
+    RolloutEffect, RolloutEventBody, RolloutInput, RolloutKey, RolloutState, RolloutStep,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::WaveMembers;
@@ -95,6 +95,35 @@ fn it_stays_while_a_node_is_on_its_way_in_it() {
     assert_eq!(state(&world, &channel, 41), Some(RolloutState::Superseded), "nor does what is heard of it");
     world.back("a");
     assert_eq!(state(&world, &channel, 41), None, "it goes with the node");
+}
+
+/// What a channel points to is known however old it is: its rollout would begin anew, over what is stored of it.
+#[test]
+fn the_newest_of_a_channel_stays_known() {
+    let mut world = Driven::new(all_at_once(), &[("a", &[])]);
+    let channel = world.key.channel.clone();
+    publish(&mut world, &channel, 42);
+    let head = RolloutKey { channel: channel.clone(), seq: 42 };
+    let (rollout, by, command) = (head.clone(), "ada".to_owned(), RolloutCommand::Abort);
+    world.give(RolloutInput::Command { rollout, by, command });
+    assert_eq!(state(&world, &channel, 42), Some(RolloutState::Superseded));
+    world.now = world.now.plus(RETENTION);
+    tick(&mut world);
+    let follow = |world: &Driven| world.rollouts.follow_head(&head, HeadKind::InRollout);
+    assert!(matches!(follow(&world), HeadStep::Known), "its rollout began once");
+    assert!(world.rollouts.next_deadline().is_none_or(|at| at > world.now), "nothing is due for it");
+
+    // A release for all at once, which has no rollout, keeps the document alone.
+    world.give(RolloutInput::AtOnce { head: RolloutKey { channel: channel.clone(), seq: 43 } });
+    world.now = world.now.plus(RETENTION);
+    tick(&mut world);
+    assert_eq!(
+        (state(&world, &channel, 41), state(&world, &channel, 42)),
+        (None, Some(RolloutState::Superseded))
+    );
+
+    publish(&mut world, &channel, 44);
+    assert_eq!(state(&world, &channel, 42), None, "it is past its time");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rollout::{
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, WaveMembers};
 
-use crate::model::driven::Driven;
+use crate::model::driven::{Driven, joining, release};
 use crate::model::terms::{selector, wave};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -69,19 +69,41 @@ fn a_clock_that_is_set_back_moves_what_was_noted() {
     let back = |by: Duration| {
         let mut world = Driven::new(two_waves(None), &[("a", &[]), ("b", &[])]);
         world.say("a", RolloutEventBody::DispatchAck);
+        world.command(RolloutCommand::Approve);
+        world.command(RolloutCommand::Pause);
+        world.command(RolloutCommand::Abort);
         let (noted, began) = (world.member("a").deadline.unwrap(), world.now);
         world.now = began.minus(by);
         tick(&mut world);
-        world.command(RolloutCommand::Pause);
         let document = world.rollouts.document(&world.key).unwrap();
-        let moved = noted.since(world.member("a").deadline.unwrap());
-        (moved, began.since(document.since), began.since(document.paused.as_ref().unwrap().at))
+        let deadline = noted.since(world.member("a").deadline.unwrap());
+        let (paused, halt) = (document.paused.as_ref().unwrap().at, document.halt.as_ref().unwrap().at);
+        let noted = [document.published, document.since, document.opened[0], document.opened[1]];
+        let noted = noted.into_iter().chain([document.approvals[0].at, paused, halt]);
+        let moved: Vec<Duration> = noted.map(|at| began.since(at)).chain([deadline]).collect();
+        moved
     };
-    let none = Duration::ZERO;
-    assert_eq!(back(CLOCK_BACK), (none, none, none), "clocks differ by so much");
+    assert_eq!(back(CLOCK_BACK), [Duration::ZERO; 8], "clocks differ by so much");
     let more = CLOCK_BACK + SECOND;
-    assert_eq!(back(more), (more, more, more));
-    assert_eq!(back(HOUR), (HOUR, HOUR, HOUR));
+    assert_eq!(back(more), [more; 8]);
+    assert_eq!(back(HOUR), [HOUR; 8]);
+}
+
+/// A halt by a clock that was a day ahead keeps no release waiting that comes after it.
+#[test]
+fn a_release_after_a_halt_begins_also_where_the_clock_was_set_back() {
+    let mut world = Driven::new(two_waves(None), &[("a", &[]), ("b", &[])]);
+    world.activate("a");
+    world.fail("a");
+    assert_eq!(world.state(), RolloutState::Failed);
+    world.now = world.now.minus(HOUR * 24);
+    tick(&mut world);
+    world.now = world.now.plus(Duration::from_secs(60));
+    let nodes = vec![joining("a", &[], Some(40)), joining("b", &[], Some(40))];
+    let next = release(&world.key.channel.clone(), 42, two_waves(None), nodes);
+    let key = next.key.clone();
+    world.publish(next).unwrap();
+    assert_eq!(world.rollouts.document(&key).unwrap().state, RolloutState::Active);
 }
 
 #[test]

@@ -492,6 +492,7 @@ fn what_is_told_of_one_node_has_no_names_or_numbers_of_others() {
         WaitCause::Halted(Some(gate)),
         WaitCause::Halted(Some(HaltCause::Aborted { by: by() })),
         WaitCause::Halted(Some(HaltCause::RolledBack { by: by() })),
+        WaitCause::Halted(Some(HaltCause::ReplacedAtOnce { seq: 43 })),
         WaitCause::Paused { by: by(), at: Timestamp::default() },
         WaitCause::Gate { wave: "canary".to_owned(), open: 5, moving: 6, failed: 7 },
         WaitCause::Edge { before: of(), count: 8 },

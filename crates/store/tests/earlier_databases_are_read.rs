@@ -19,7 +19,7 @@ use model::log::{Fact, FactBody};
 use model::tags::TaggedRun;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
 use model::{Contention, Culprit, Digest, JoinDecision, JoinState, NodeId, ObjectKey, PendingJoin, Stub};
-use rollout::{BudgetGuard, RolloutChange, RolloutCommit, RolloutDocument};
+use rollout::{DecisionGuard, RolloutChange, RolloutCommit, RolloutDocument};
 use rusqlite::Connection;
 use store::audit::{AuditDraft, AuditFilter, AuditSubject};
 use store::{
@@ -157,7 +157,7 @@ async fn rollout(store: &Store) {
         removed: Vec::new(),
         drops_members: false,
     };
-    let budget = BudgetGuard { budget: "max=2 where *".into(), expected: 0, next: 1 };
+    let budget = DecisionGuard { budget: "max=2 where *".into(), expected: 0, next: 1 };
     let commit = RolloutCommit { rollouts: vec![change], budgets: vec![budget] };
     let write = RolloutWrite { facts: Vec::new(), commits: vec![commit] };
     store.commit_rollouts(write, at(8)).await.unwrap();

@@ -10,7 +10,7 @@ mod fixture;
 use fixture::{at, enrolled, incarnation, put, release, started, tree};
 use model::NodeId;
 use model::log::Fact;
-use rollout::{BudgetGuard, MemberRecord, RolloutChange, RolloutCommit, RolloutDocument, RolloutState};
+use rollout::{DecisionGuard, MemberRecord, RolloutChange, RolloutCommit, RolloutDocument, RolloutState};
 use store::{CommitRolloutsError, FactBatch, Retention, RolloutWrite, Store, StoredMembers};
 
 fn document(seq: u64, version: u64) -> RolloutDocument {
@@ -74,7 +74,7 @@ async fn a_decision_over_another_version_is_not_stored_and_neither_are_its_facts
 #[tokio::test]
 async fn a_slot_of_a_budget_is_given_once() {
     let (_directory, store) = store();
-    let guard = |expected| BudgetGuard { budget: "b".to_owned(), expected, next: expected + 1 };
+    let guard = |expected| DecisionGuard { budget: "b".to_owned(), expected, next: expected + 1 };
     let taking = |expected, seq| RolloutCommit { budgets: vec![guard(expected)], ..commit(change(seq, 0)) };
     write(&store, Vec::new(), vec![taking(0, 2)]).await.unwrap();
     assert_eq!(write(&store, Vec::new(), vec![taking(0, 3)]).await.unwrap_err(), "outdated");

@@ -70,7 +70,7 @@ enum RolloutVerb {
         rollout: String,
     },
     /// Follow a rollout until it is through, or stands still
-    #[command(after_help = "Ends with 3 where it halted.")]
+    #[command(after_help = "Ends with 3 where it halted, or where another release ended it.")]
     Watch {
         /// Its id or channel
         rollout: String,
@@ -182,6 +182,34 @@ fn stands(view: &RolloutView) -> Option<Exit> {
         RolloutState::Opening | RolloutState::Active | RolloutState::Converging => None,
         RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| halt.goes_back) => None,
         RolloutState::Failed | RolloutState::Reverted => Some(Exit::SomeFailed),
+        // It was halted, or a release that went to all nodes at once ended it.
+        RolloutState::Superseded if view.halt.is_some() => Some(Exit::SomeFailed),
         RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned => Some(Exit::Ok),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exit, RolloutView, stands};
+
+    fn view(state: &str, halt: Option<bool>) -> RolloutView {
+        let at = "2027-01-15T08:00:00Z";
+        let mut view = serde_json::json!({
+            "id": "stable@4f1c", "channel": "stable", "seq": 41, "published": at, "state": state, "since": at,
+        });
+        if let Some(goes_back) = halt {
+            view["halt"] = serde_json::json!({"at": at, "cause": "it ended", "goesBack": goes_back, "wasThrough": false});
+        }
+        serde_json::from_value(view).unwrap()
+    }
+
+    /// OPS-1: who waits for a rollout hears by the exit code that it did not come through.
+    #[test]
+    fn a_rollout_that_another_release_ended_did_not_come_through() {
+        let code = |state, halt| stands(&view(state, halt)).map(|exit| matches!(exit, Exit::SomeFailed));
+        assert_eq!(code("Superseded", None), Some(false));
+        assert_eq!(code("Superseded", Some(false)), Some(true));
+        assert_eq!((code("Terminal", None), code("Failed", Some(true))), (Some(false), None));
+        assert_eq!(code("Failed", Some(false)), Some(true));
     }
 }

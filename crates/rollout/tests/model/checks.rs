@@ -43,9 +43,15 @@ pub fn commit(stored: &StoredCommit, around: &Surroundings<'_>) {
             );
         }
         if around.wide {
-            // Whatever made it count: that it was asked, or anything else.
+            // Whatever made it count: that it was asked, or anything else; but for one that was confirmed and goes back by
+            // itself, which nobody let begin and for which others wait.
             let is_new = |member: &&MemberRecord| {
-                member.in_flight() && before(member).is_none_or(|before| !before.in_flight())
+                let goes_by_itself = |before: &MemberRecord| {
+                    before.state == NodeRolloutState::Converged && member.state == NodeRolloutState::Failed
+                };
+                let is_let =
+                    before(member).is_none_or(|before| !before.in_flight() && !goes_by_itself(before));
+                member.in_flight() && is_let
             };
             for member in change.members.iter().filter(is_new) {
                 budgets_hold(change, member, around.database);
@@ -59,7 +65,7 @@ pub fn commit(stored: &StoredCommit, around: &Surroundings<'_>) {
         }
         let opened = stored.documents.get(&change.document.key).map_or(0, |before| before.opened.len());
         for wave in opened..change.document.opened.len() {
-            wave_may_open(change, wave, stored, around);
+            wave_may_open(change, wave, around);
         }
     }
 }
@@ -181,7 +187,7 @@ fn gate_of(rows: &StoredRows, wave: usize) -> (u64, u8) {
     terms.map_or((300, 100), |wave| (wave.gate.soak_secs, wave.gate.success))
 }
 
-fn wave_may_open(change: &RolloutChange, wave: usize, stored: &StoredCommit, around: &Surroundings<'_>) {
+fn wave_may_open(change: &RolloutChange, wave: usize, around: &Surroundings<'_>) {
     let rows = &around.database.rollouts[&change.document.key];
     let not_before = rows.terms.waves.iter().take(wave + 1).filter_map(|wave| wave.not_before).max();
     assert!(not_before.is_none_or(|at| at <= around.now), "wave {wave} opens before its notBefore");
@@ -201,11 +207,7 @@ fn wave_may_open(change: &RolloutChange, wave: usize, stored: &StoredCommit, aro
             NodeRolloutState::Pending => {
                 let pinned = member.placement.pinned.is_some_and(|until| until > around.now);
                 let offline = around.told.get(&member.node).is_some_and(|told| told.0 == Contact::Offline);
-                let waits = member.asked.is_none() && (pinned || offline);
-                // One that is held off may be asked again in the step that opened the wave, once that is decided.
-                let is_held_off = |member: &MemberRecord| member.held_off.is_some() && member.asked.is_none();
-                let key = (change.document.key.clone(), member.node.clone());
-                let waits = waits || is_held_off(member) || stored.members.get(&key).is_some_and(is_held_off);
+                let waits = member.held_off.is_some() || member.asked.is_none() && (pinned || offline);
                 assert!(waits, "wave {wave} opens while {} may begin in the wave before", member.hostname);
             }
             NodeRolloutState::Activating | NodeRolloutState::Soaking => {

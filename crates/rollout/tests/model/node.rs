@@ -27,6 +27,8 @@ pub enum Fate {
     CutOff,
     /// Its probes fail after it confirmed, and its terms let it stay.
     FailsLater,
+    /// Its probes fail after it converged, and it goes back by itself while it has a way back.
+    FailsOnceConfirmed,
     NeedsBoot,
     Rejects,
 }
@@ -88,6 +90,17 @@ struct Job {
     fate: Fate,
 }
 
+/// It converged, and has a way back until it hears that the rollout was through.
+#[derive(Clone, Debug)]
+struct OnProbation {
+    rollout: RolloutId,
+    before: Option<u64>,
+    fails_at: Timestamp,
+    /// Some hosts say that they failed first, and some only that they are back.
+    says_first: bool,
+    returns_at: Option<Timestamp>,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Outbox {
     events: Vec<RolloutEventBody>,
@@ -115,6 +128,9 @@ pub struct SimNode {
     incarnation: u64,
     boot: u64,
     job: Option<Job>,
+    probation: Option<OnProbation>,
+    /// The rollouts whose releases it went back from by itself: it takes none of them again.
+    quarantined: BTreeSet<RolloutId>,
     outboxes: BTreeMap<RolloutId, Outbox>,
     pub host: Option<Box<dyn NodeHost>>,
     /// The rollout that it did not begin, and said so.
@@ -145,6 +161,8 @@ impl SimNode {
             incarnation: 1,
             boot: 1,
             job: None,
+            probation: None,
+            quarantined: BTreeSet::new(),
             outboxes: BTreeMap::new(),
             host: None,
             unbegun: None,
@@ -159,7 +177,10 @@ impl SimNode {
             let part = host.part().filter(|_| self.confirmed.is_some() && host.is_disrupted(now));
             return part.map(|(rollout, _)| rollout);
         }
-        self.job.as_ref().filter(|_| self.confirmed.is_some()).map(|job| &job.rollout)
+        let returning =
+            self.probation.as_ref().filter(|_| self.returns()).map(|probation| &probation.rollout);
+        let by_job = self.job.as_ref().map(|job| &job.rollout);
+        returning.or(by_job).filter(|_| self.confirmed.is_some())
     }
 
     /// How soon it calls again.
@@ -170,10 +191,19 @@ impl SimNode {
     /// A slow node that no rollout concerns calls again after an hour.
     pub fn called(&mut self, pointer: Option<&RolloutPointer>, now: Timestamp) {
         if let Some(RolloutPointer { dispatch, .. }) = pointer {
-            if dispatch.ended {
+            // One that goes back already comes too late for it.
+            if dispatch.ended && !self.returns() {
                 self.ended.insert(dispatch.rollout.clone());
             }
-            let stays = !self.ended.contains(&dispatch.rollout) || dispatch.task == RolloutTask::Proceed;
+            let is_left = self.quarantined.contains(&dispatch.rollout) && !self.lies;
+            assert!(
+                !is_left || dispatch.task != RolloutTask::Proceed,
+                "{} went back from {} and is told to go on with it",
+                self.hostname,
+                dispatch.rollout
+            );
+            let has_way_back = !self.ended.contains(&dispatch.rollout);
+            let stays = has_way_back || dispatch.task == RolloutTask::Proceed || self.lies;
             assert!(stays, "{} has no way back in {}, and is asked for it", self.hostname, dispatch.rollout);
         }
         let is_idle = pointer.is_none_or(|pointer| {
@@ -221,6 +251,7 @@ impl SimNode {
             host.live(now, self.online, rng);
             return self.hear_host();
         }
+        self.live_on_probation(now);
         let Some(mut job) = self.job.take() else { return };
         let rollout = job.rollout.clone();
         match &mut job.phase {
@@ -239,9 +270,11 @@ impl SimNode {
                     self.say(&rollout, RolloutEventBody::ActivationDeferred { component });
                     job.phase = Phase::Rebooting(now.plus(Duration::from_secs(rng.below(7200))));
                 }
-                Fate::Well | Fate::ProbesFail | Fate::FailsLater | Fate::Rejects => {
-                    self.activated(&mut job, now)
-                }
+                Fate::Well
+                | Fate::ProbesFail
+                | Fate::FailsLater
+                | Fate::FailsOnceConfirmed
+                | Fate::Rejects => self.activated(&mut job, now),
             },
             Phase::Rebooting(until) if *until <= now => {
                 self.boot += 1;
@@ -280,6 +313,46 @@ impl SimNode {
             _ => {}
         }
         self.job = Some(job);
+    }
+
+    /// It goes back by itself.
+    pub fn returns(&self) -> bool {
+        self.probation.as_ref().is_some_and(|probation| probation.returns_at.is_some())
+    }
+
+    fn live_on_probation(&mut self, now: Timestamp) {
+        let Some(mut probation) = self.probation.take() else { return };
+        let rollout = probation.rollout.clone();
+        match probation.returns_at {
+            None if self.ended.contains(&rollout) => return,
+            None if probation.fails_at <= now => {
+                probation.returns_at = Some(now.plus(Duration::from_secs(20)));
+                if probation.says_first {
+                    self.say(&rollout, RolloutEventBody::Failed { message: "web, at last".to_owned() });
+                }
+            }
+            Some(at) if at <= now => {
+                self.confirmed = probation.before;
+                self.quarantined.insert(rollout.clone());
+                return self.returned(&rollout);
+            }
+            _ => {}
+        }
+        self.probation = Some(probation);
+    }
+
+    /// Its word that it converged was taken.
+    fn converged(&mut self, release: u64, now: Timestamp) {
+        let before = self.confirmed.replace(release);
+        let Some(job) = self.job.take() else { return };
+        let number = u64::from(self.id.as_str().as_bytes()[9]);
+        self.probation = (job.fate == Fate::FailsOnceConfirmed).then(|| OnProbation {
+            rollout: job.rollout,
+            before,
+            fails_at: now.plus(Duration::from_secs(10 * number)),
+            says_first: !number.is_multiple_of(3),
+            returns_at: None,
+        });
     }
 
     /// What its host tells is what it has to say.
@@ -366,8 +439,9 @@ impl SimNode {
     /// already.
     pub fn pointed_at_once(&mut self, seq: u64) {
         self.outboxes.values_mut().for_each(|outbox| outbox.acknowledged = false);
-        if self.job.as_ref().is_none_or(|job| matches!(job.phase, Phase::Soaking { .. })) {
-            self.job = None;
+        let is_free = self.job.as_ref().is_none_or(|job| matches!(job.phase, Phase::Soaking { .. }));
+        if is_free && !self.returns() {
+            (self.job, self.probation) = (None, None);
             (self.confirmed, self.running) = (Some(seq), Some(seq));
         }
     }
@@ -435,16 +509,12 @@ impl SimNode {
             // Where the first answer was lost, only the pointer says whether the request still stood.
             (RolloutEventBody::DispatchAck, _) => outbox.acknowledged = true,
             (RolloutEventBody::Converged { release, .. }, EventAnswer::Accepted) if is_its => {
-                self.confirmed = Some(*release);
-                self.job = None;
+                self.converged(*release, now);
             }
             (
                 RolloutEventBody::Converged { release, .. },
                 EventAnswer::Refused(EventRefusal::OtherState { state: NodeRolloutState::Converged }),
-            ) if is_its => {
-                self.confirmed = Some(*release);
-                self.job = None;
-            }
+            ) if is_its => self.converged(*release, now),
             _ => {}
         }
     }
@@ -467,6 +537,10 @@ impl SimNode {
         let is_target = pointer.release == Some(pointer.rollout.seq);
         assert!(is_target || pointer.dispatch.task != RolloutTask::Proceed);
         if acknowledged {
+            if self.returns() && is_target {
+                // It begins once it is back.
+                return;
+            }
             if let Some(outbox) = self.outboxes.get_mut(&rollout) {
                 outbox.acknowledged = false;
             }
@@ -480,11 +554,13 @@ impl SimNode {
                 let soak = Duration::from_secs(pointer.dispatch.soak_secs);
                 let target = pointer.rollout.seq;
                 self.say(&rollout, RolloutEventBody::ActivationStarted);
+                self.probation = None;
                 self.job = Some(Job { rollout, target, soak, phase, fate });
                 return;
             }
             if !is_target {
                 // It was called off, or is to go back; what it did before for another rollout it gave up.
+                self.probation = None;
                 if let Some(job) = self.job.take().filter(|job| job.rollout != rollout) {
                     let release = self.confirmed.unwrap_or(0);
                     self.say(&job.rollout, RolloutEventBody::RollbackComplete { release });

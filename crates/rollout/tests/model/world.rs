@@ -8,8 +8,9 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    EventAnswer, HeadKind, HeadStep, JoiningNode, MemberRecord, NewRollout, NextCall, RolloutAnswer,
-    RolloutCommand, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey, RolloutState,
+    EventAnswer, HeadKind, HeadStep, JoiningNode, MemberRecord, NewRollout, NextCall, NodeRolloutState,
+    RolloutAnswer, RolloutCommand, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey,
+    RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::OnFailure;
@@ -252,6 +253,15 @@ impl World {
         };
         checks::commit(stored, &around);
         for change in &stored.commit.rollouts {
+            let was_confirmed = |member: &MemberRecord| {
+                let key = (change.document.key.clone(), member.node.clone());
+                let before = stored.members.get(&key);
+                before.is_some_and(|before| before.state == NodeRolloutState::Converged)
+            };
+            let left = [NodeRolloutState::Failed, NodeRolloutState::Reverted];
+            if change.members.iter().any(|member| left.contains(&member.state) && was_confirmed(member)) {
+                *self.reached.entry("went back once it was confirmed").or_default() += 1;
+            }
             if change.members.iter().any(|member| member.slot_left) {
                 *self.reached.entry("slot left").or_default() += 1;
             }
@@ -287,11 +297,20 @@ impl World {
                 let key = (rows.document.key.clone(), node.id.clone());
                 let mut events = self.accepted.get(&key).into_iter().flatten();
                 events.any(|event| matches!(event, RolloutEventBody::Converged { .. }))
-                    || rows.members.get(&node.id).is_some_and(MemberRecord::is_fresh)
+                    || rows.members.get(&node.id).is_some_and(MemberRecord::has_no_earlier_release)
             });
             let is_ended = self.ended.contains(by);
             assert!(counted || is_over || is_ended, "{} is on its way and counts nowhere", node.hostname);
         }
+    }
+
+    /// Who counts as confirmed is on that release, or on a newer one, as far as it could say otherwise.
+    fn confirmed_is_what_it_is_on(&self, plane: usize, node: usize) {
+        let (node, rollouts) = (&self.nodes[node], &self.planes[plane].rollouts);
+        let Some(why) = rollouts.explain(&node.id).filter(|_| !node.lies) else { return };
+        let counts = why.state == NodeRolloutState::Converged;
+        let is_there = node.running.max(node.confirmed) >= Some(why.rollout.seq);
+        assert!(!counts || is_there, "{} is not on {} and counts as confirmed", node.hostname, why.rollout);
     }
 
     fn restart(&mut self, plane: usize) {
@@ -457,7 +476,8 @@ impl World {
         let key = RolloutKey { channel: node.channel.clone(), seq: release };
         let stays = self.headers.get(&key).is_some_and(|terms| terms.on_failure == OnFailure::Halt);
         let probes = if stays { Fate::FailsLater } else { Fate::ProbesFail };
-        *rng.pick(&[Fate::ActivationFails, Fate::ProbesFail, probes, Fate::CutOff, Fate::Rejects])
+        let late = if stays { Fate::FailsLater } else { Fate::FailsOnceConfirmed };
+        *rng.pick(&[Fate::ActivationFails, Fate::ProbesFail, probes, late, Fate::CutOff, Fate::Rejects])
     }
 
     /// A node speaks with a control plane: what it has to say, then where it is pointed to.
@@ -494,6 +514,7 @@ impl World {
             self.reach("pointer of a plane that is behind");
         }
         let pointer = self.planes[plane].rollouts.pointer(&self.nodes[node].id);
+        self.confirmed_is_what_it_is_on(plane, node);
         let now = self.now;
         self.nodes[node].called(pointer.as_ref(), now);
         if self.nodes[node].next_call(now) == NextCall::Later {

@@ -3,7 +3,7 @@
 use model::rollout::RolloutId;
 use model::{Channel, Timestamp};
 use rollout::{
-    BudgetGuard, BudgetVersions, MemberRecord, RolloutChange, RolloutCommit, RolloutDocument, RolloutKey,
+    BudgetVersions, DecisionGuard, MemberRecord, RolloutChange, RolloutCommit, RolloutDocument, RolloutKey,
     RolloutState,
 };
 use rusqlite::{Connection, Row, params};
@@ -100,7 +100,7 @@ fn apply(db: &Connection, commit: &RolloutCommit) -> Result<(), CommitRolloutsEr
     commit.rollouts.iter().try_for_each(|changed| apply_change(db, changed))
 }
 
-fn take_slots(db: &Connection, guard: &BudgetGuard) -> Result<(), CommitRolloutsError> {
+fn take_slots(db: &Connection, guard: &DecisionGuard) -> Result<(), CommitRolloutsError> {
     const NEW: &str = "INSERT INTO rollout_budget (budget, version) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     const NEXT: &str = "UPDATE rollout_budget SET version = ?2 WHERE budget = ?1 AND version = ?3";
     let (next, expected) = (int(guard.next), int(guard.expected));
