@@ -141,6 +141,7 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
             right_in_every_part(fleet, traits.as_ref(), observed.as_ref(), warned, screen)
         }
         Err(diagnostics) => {
+            let diagnostics = &all_mistakes(diagnostics, &checked.resolver);
             screen.result(&Mistakes { diagnostics }, || {
                 let text = resolve::render(diagnostics, &checked.resolver.tree());
                 let end = plural(diagnostics.len(), "mistake");
@@ -149,6 +150,18 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
             Ok(Exit::Error)
         }
     }
+}
+
+/// The mistakes with what is wrong with the times of rollouts, which show also where other things are wrong.
+fn all_mistakes(found: &Diagnostics, resolver: &Resolver) -> Diagnostics {
+    let times = resolver.mistaken_times(clock::now());
+    if times.is_empty() || found.len() >= resolve::MAX_SHOWN {
+        return found.clone();
+    }
+    let mut all: Diagnostics = found.iter().cloned().chain(times).collect();
+    all.sort_by(|a, b| (&a.span, a.code, &a.message).cmp(&(&b.span, b.code, &b.message)));
+    all.dedup();
+    all
 }
 
 fn right_in_every_part(

@@ -33,6 +33,15 @@ pub enum CredentialsError {
     /// A file is there, and is not what it should be.
     #[error("a file of the control plane's directory cannot be used")]
     Read(#[source] FoundError),
+    /// The operator's credentials are there, and are not what they should be.
+    #[error("the operator's credentials in {} cannot be used", path.display())]
+    Operator {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: FoundError,
+    },
     /// A key cannot be used.
     #[error(transparent)]
     FleetSigner(#[from] SignerError),
@@ -43,6 +52,10 @@ impl UserError for CredentialsError {
         match self {
             CredentialsError::Missing { hint, .. } => Some((*hint).to_owned()),
             CredentialsError::FleetSigner(error) => error.hint(),
+            CredentialsError::Operator { .. } => Some(
+                "name the file that `muster server` or `muster operator add` wrote: --operator FILE or MUSTER_OPERATOR"
+                    .to_owned(),
+            ),
             CredentialsError::Read(_) => None,
         }
     }
@@ -70,7 +83,8 @@ pub fn operator(named: Option<&Path>) -> Result<(PathBuf, Credentials), Credenti
         return Err(CredentialsError::Missing { what: "are no operator's credentials", path, hint });
     }
     warn_if_open(&path);
-    let read: Credentials = posture::read_json(&path).map_err(CredentialsError::Read)?;
+    let unusable = |source| CredentialsError::Operator { path: path.clone(), source };
+    let read: Credentials = posture::read_json(&path).map_err(unusable)?;
     let credentials = Credentials { file: Some(path.clone()), ..read };
     if credentials.token.is_none() && credentials.key_pem.is_empty() {
         let hint =

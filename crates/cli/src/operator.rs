@@ -128,6 +128,10 @@ impl UserError for OperatorCallError {
             OperatorCallError::Unreachable(_) => {
                 Some("is `muster server` running, and can its operator port be reached from here?".to_owned())
             }
+            // What an admin types is not typed with these credentials.
+            OperatorCallError::Refused(problem) if self.is(Code::RoleRequired) => {
+                problem.help.as_ref().map(|help| help.replace('`', ""))
+            }
             OperatorCallError::Refused(problem) => problem.help.clone(),
             OperatorCallError::Answer { .. } | OperatorCallError::Status { .. } => {
                 Some("use a muster of the control plane's version".to_owned())

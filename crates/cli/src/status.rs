@@ -11,6 +11,7 @@ use serde::Serialize;
 use server::Posture;
 use server::api::objects::SYNC;
 use server::api::operation::Empty;
+use server::api::rollouts::NextRolloutView;
 use server::api::{
     self, CauseView, ChannelRolloutView, ChannelView, EarlierReleaseView, Matching, StatusView, TrustHolders,
 };
@@ -245,26 +246,33 @@ fn channels(view: &StatusView) -> String {
     table(&["CHANNEL", "RELEASE", "REF", "SIGNED", "FRESH", "CONTACT", "BY"], view.channels.iter().map(row))
 }
 
-/// How releases reach their nodes that do so by a rollout; nothing where all have one.
+/// How releases reach their nodes that do so by a rollout, with a line of the one that waits behind; nothing where all have one.
 fn rollouts(view: &StatusView, screen: Screen) -> String {
-    let now = now();
-    let line = |channel: &ChannelView| {
-        let rollout = channel.rollout.as_ref()?;
-        let ChannelRolloutView { id, state, since, confirmed, nodes, paused, cause, .. } = rollout;
-        let is_well = *state == RolloutState::Terminal;
-        if is_well && confirmed == nodes {
-            return None;
-        }
+    view.channels.iter().map(|channel| rollout_lines(channel, now(), screen)).collect()
+}
+
+fn rollout_lines(channel: &ChannelView, now: Timestamp, screen: Screen) -> String {
+    let Some(rollout) = &channel.rollout else { return String::new() };
+    let ChannelRolloutView { id, state, since, confirmed, nodes, paused, cause, next, .. } = rollout;
+    let show = |name: &str| muster(&format!("rollout show {name}"));
+    let mut out = String::new();
+    if *state != RolloutState::Terminal || confirmed != nodes {
         let cause = cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
-        let (word, since) = (crate::rollout::words(*state, paused.as_ref()), ago(*since, now));
-        let next = muster(&format!("rollout show {}", channel.channel));
+        let word = crate::rollout::words(*state, paused.as_ref());
+        let since = ago(crate::rollout::standing_since(*state, *since, paused.as_ref()), now);
+        let show = show(channel.channel.as_str());
         let text = format!(
-            "rollout {id}: {word} since {since}, {confirmed} of {nodes} confirmed{cause}  ({next})\n"
+            "rollout {id}: {word} since {since}, {confirmed} of {nodes} confirmed{cause}  ({show})\n"
         );
         let halted = matches!(state, RolloutState::Failed | RolloutState::Reverted);
-        Some(if halted { screen.mark(Mark::Bad, &text) } else { text })
-    };
-    view.channels.iter().filter_map(line).collect()
+        out.push_str(&if halted { screen.mark(Mark::Bad, &text) } else { text });
+    }
+    if let Some(NextRolloutView { id, since, waits, .. }) = next {
+        let waits = waits.as_ref().map(|waits| format!(": {waits}")).unwrap_or_default();
+        let (word, since, show) = (RolloutState::Opening.words(), ago(*since, now), show(id.as_str()));
+        out.push_str(&format!("rollout {id}: {word} since {since}{waits}  ({show})\n"));
+    }
+    out
 }
 
 fn causes(view: &StatusView, screen: Screen) -> String {

@@ -49,7 +49,7 @@ async fn causes_are_named_down_to_the_first() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let output = muster(dir.path(), &["status", "--operator", "operator.json"]).await;
     let text = err(&output);
-    assert!(text.starts_with("error: a file of the control plane's directory cannot be used\n  because: operator.json is not what"), "{text}");
+    assert!(text.starts_with("error: the operator's credentials in operator.json cannot be used\n  because: operator.json is not what"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -185,6 +185,45 @@ async fn a_day_that_is_past_is_refused() {
     assert!(out(&checked).contains("rollouts.yaml:5:53  E112"), "{}", out(&checked));
 }
 
+/// A policy alone is published for the same content; waves that nobody declares are all nodes; and what goes out without a
+/// rollout any more is told before it is published.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_becomes_of_the_waves_is_told() {
+    let (control, dir) = (Control::start().await, tempfile::tempdir().unwrap());
+    let says = async |args: &[&str], said: &str| {
+        let (_, text) = run(&control, dir.path(), args).await;
+        assert!(text.contains(said), "{args:?}: {said:?} is not in\n{text}");
+        text
+    };
+    let (publish, dry) = (["publish", "--yes"], ["publish", "--dry-run"]);
+    write(dir.path(), &repo(WAVES));
+    says(&publish, "published release 1").await;
+    write(dir.path(), &repo(&WAVES.replace("30m", "1h")));
+    let same = "the content of each is what it was (of 3 named nodes and 0 patterns now), and the release goes through its \
+                waves all the same";
+    says(&dry, same).await;
+    says(&publish, same).await;
+
+    write(dir.path(), &repo("rollouts: {stable: {}}\n"));
+    let text = says(&dry, "rollout in channel stable:\n  all nodes (3), at once\n").await;
+    assert!(!text.contains("no wave takes"), "{text}");
+
+    std::fs::remove_file(dir.path().join("rollouts.yaml")).unwrap();
+    let at_once = "channel stable declares no rollout any more: this release goes to all its nodes at once";
+    says(&dry, at_once).await;
+    says(&publish, at_once).await;
+
+    // What an earlier release held goes through the waves of then.
+    let waves = "rollout in channel stable:\n  canary  at once\n  data    after 100 % of canary confirmed it and soaked 30m";
+    write(dir.path(), &[("modules/app/module.yaml", app_module("another"))]);
+    says(&publish, "published release 4").await;
+    let text = says(&["release", "rollback", "1", "--dry-run"], waves).await;
+    assert!(
+        text.contains("stable: wave canary"),
+        "that there were no waves in between is a difference: {text}"
+    );
+}
+
 async fn signed_header(control: &Control) -> Signed {
     let head =
         control.operator().await.call(&server::api::HEAD, server::api::operation::Empty {}).await.unwrap();

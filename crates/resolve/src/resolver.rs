@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lang::{Diagnostics, Value};
+use model::Timestamp;
 use trust::RecipientKey;
 
 use crate::check::context::Context;
@@ -162,7 +163,10 @@ impl Resolver {
         };
         let good = self.good.as_ref().filter(same);
         let next = NodePass::new(&self.files, &context, judge, &mut sink).run(good, &self.dirty);
-        if sink.is_empty() {
+        // What is wrong in this file leaves the nodes as they are.
+        let are_nodes_known =
+            sink.mistaken().is_some_and(|mistaken| mistaken.iter().all(|path| &**path == "rollouts.yaml"));
+        if are_nodes_known {
             rollouts::pins(&context, &next.exact, &next.patterns, &mut sink);
         }
         if !sink.is_empty() {
@@ -188,6 +192,13 @@ impl Resolver {
             Some(good) if *good.fleet.recipients == all => good.fleet.recipients.clone(),
             _ => Arc::new(all),
         }
+    }
+
+    /// What is wrong with the times of rollouts that are signed at a time, by the files as last seen, right or wrong.
+    pub fn mistaken_times(&self, created: Timestamp) -> Diagnostics {
+        let mut sink = Sink::default();
+        rollouts::times(&self.files, created, &mut sink);
+        sink.finish()
     }
 
     /// Judges nodes of the last good fleet with what they observe, by hostname; gives what could not be

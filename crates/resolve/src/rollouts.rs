@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lang::{Diagnostics, Selector, Value};
-use model::health_probe::MAX_PROBES;
+use model::health_probe::{HealthProbeMode, MAX_PROBES};
 use model::time::when;
 use model::{Channel, Hostname, Timestamp};
 use rollout::{Coverage, CoverageMistake, Placement, PossiblePlaces, RolloutRules, takes};
 use trust::RolloutTerms;
 use trust::rollout_terms::GateTerms;
 
-use crate::check::rollouts::{DeclaredRollout, LocatedProbe, is_of_time, report};
+use crate::check::rollouts::{DeclaredRollout, LocatedProbe, is_of_time, past, report};
 pub use crate::decl::rollouts::NotBefore;
 use crate::resolver::Fleet;
 use crate::sink::Sink;
 use crate::specialize::NodeSpec;
+use crate::yaml::Spanned;
 
 /// The most hostnames that are named of the nodes that no wave takes.
 const MAX_NAMED: usize = 5;
@@ -94,6 +95,41 @@ struct ChannelNodes {
     possible: PossiblePlaces,
     /// The first node that has too many probes.
     over: Option<NodeOfManyProbes>,
+    /// Waves with a node that an enforcing probe is asked of.
+    probed: BTreeSet<u16>,
+}
+
+/// The enforcing probes of a fleet: what says that a node is well with a release.
+enum Watching {
+    /// One is asked of every node.
+    All,
+    /// They are asked of the nodes of these.
+    Some(Vec<Selector>),
+}
+
+impl Watching {
+    fn of(declared: &[LocatedProbe]) -> Watching {
+        let enforcing = declared
+            .iter()
+            .map(|located| &located.probe)
+            .filter(|probe| probe.probe.mode == HealthProbeMode::Enforce);
+        let mut selectors = Vec::new();
+        for probe in enforcing {
+            match probe.of.as_deref().map(Selector::parse) {
+                Some(Ok(selector)) => selectors.push(selector),
+                Some(Err(_)) => {}
+                None => return Watching::All,
+            }
+        }
+        Watching::Some(selectors)
+    }
+
+    fn is_of(&self, hostname: &Hostname, facts: &Value) -> bool {
+        match self {
+            Watching::All => true,
+            Watching::Some(selectors) => selectors.iter().any(|nodes| takes(nodes, hostname, facts)),
+        }
+    }
 }
 
 /// A node that has too many probes.
@@ -138,7 +174,12 @@ impl Fleet {
                 sink.error(&first.file, "E099", first.at, message)
                     .help("narrow the probes by `where` or `nodes`");
             }
-            found.push(planned(rollout, channel, rules, own, created, &mut sink));
+            let idle = after_nothing(rollout, &channel, declared);
+            let unprobed = unprobed(rollout, &channel, rules, &own);
+            let mut planned = planned(rollout, channel, rules, own, created, &mut sink);
+            planned.warnings.extend(idle);
+            planned.warnings.extend(unprobed);
+            found.push(planned);
         }
         if sink.is_empty() { Ok(found) } else { Err(sink.finish()) }
     }
@@ -171,6 +212,7 @@ impl Fleet {
             declared.probe.of.as_deref().and_then(|nodes| Selector::parse(nodes).ok())
         };
         let probes: Vec<Option<Selector>> = declared.into_iter().flatten().map(nodes_of).collect();
+        let watching = Watching::of(&self.context().probes);
         let exact = specialized.exact.iter().map(|(name, spec)| (&**name, spec));
         let by_pattern = enrolled
             .into_iter()
@@ -196,6 +238,9 @@ impl Fleet {
                 own.over = Some(NodeOfManyProbes { hostname: hostname.clone(), probes: count });
             }
             own.placements.push(placement);
+            if watching.is_of(&hostname, &facts) {
+                own.probed.insert(placement.wave);
+            }
             if usize::from(placement.wave) >= rules.terms().waves.len() {
                 own.rest.insert(hostname);
             }
@@ -228,9 +273,10 @@ fn planned(
     let mut found = terms.mistakes(&channel, created);
     found.retain(is_of_time);
     report(&declared.file, &declared.decl, &found, sink);
-    past(declared, created, sink);
+    past(&declared.file, &declared.decl, created, sink);
     let coverage = Coverage::of(rules, nodes.placements).expecting(&nodes.possible);
     let mut warnings = over(declared, created);
+    warnings.extend(same_budgets(declared));
     for mistake in coverage.mistakes(rules) {
         let edge = declared.decl.edges.first().map_or(declared.decl.channel.at, |edge| edge.at);
         if let CoverageMistake::EdgeCycle(_) = mistake {
@@ -257,19 +303,56 @@ fn planned(
     ChannelRollout { channel, terms: Arc::new(terms.clone()), waves, warnings }
 }
 
-/// Waves whose day is over: who wrote it down meant another one.
-fn past(declared: &DeclaredRollout, created: Timestamp, sink: &mut Sink) {
-    for wave in &declared.decl.waves {
-        let Some(time) = &wave.not_before else { continue };
-        if let NotBefore::At(at) = time.value
-            && at < created
-        {
-            let message =
-                format!("wave `{}` begins at {}, which is past", wave.name.value, when(at, created));
-            sink.error(&declared.file, "E112", time.at, message)
-                .help("drop `notBefore`, give it a later time, or count from the signature, as in `+24h`");
-        }
-    }
+/// Channels that it goes after and that have no rollout to wait for.
+fn after_nothing(
+    declared: &DeclaredRollout,
+    channel: &Channel,
+    all: &BTreeMap<String, DeclaredRollout>,
+) -> Vec<String> {
+    let idle = declared.decl.after.iter().filter(|after| !all.contains_key(&after.value));
+    let warning = |after: &Spanned<String>| {
+        let (file, line) = (&declared.file, after.at.line);
+        format!(
+            "{file}:{line}: channel {channel} goes after {}, which has no rollout: it waits for nothing",
+            after.value
+        )
+    };
+    idle.map(warning).collect()
+}
+
+/// Waves of whose nodes nothing asks whether they are well.
+fn unprobed(
+    declared: &DeclaredRollout,
+    channel: &Channel,
+    rules: &RolloutRules,
+    nodes: &ChannelNodes,
+) -> Option<String> {
+    let filled: BTreeSet<u16> = nodes.placements.iter().map(|placement| placement.wave).collect();
+    let names: Vec<&str> =
+        filled.difference(&nodes.probed).map(|wave| rules.wave_name(usize::from(*wave))).collect();
+    let (file, line) = (&declared.file, declared.decl.channel.at.line);
+    (!names.is_empty()).then(|| {
+        format!(
+            "{file}:{line}: channel {channel}: no enforcing probe is asked of any node of {}: whatever the release does to \
+             it, it is confirmed",
+            names.join(", ")
+        )
+    })
+}
+
+/// Budgets of the same nodes: the smaller one counts, and the other one does nothing.
+fn same_budgets(declared: &DeclaredRollout) -> Vec<String> {
+    let budgets = &declared.decl.budgets;
+    let is_same = |index: usize, of: &Selector| {
+        budgets.iter().take(index).any(|other| other.value.of.as_str() == of.as_str())
+    };
+    let twice = budgets.iter().enumerate().filter(|(index, budget)| is_same(*index, &budget.value.of));
+    twice
+        .map(|(_, budget)| {
+            let (file, line, of) = (&declared.file, budget.at.line, budget.value.of.as_str());
+            format!("{file}:{line}: another budget is of the same nodes (`{of}`): both count, so write both limits into one")
+        })
+        .collect()
 }
 
 /// Pins that are over, and count no more.

@@ -10,7 +10,7 @@ use model::share::Share;
 use model::{Channel, Digest, Timestamp};
 use resolve::release::{Builder, Stamp, headers};
 use resolve::rollouts::ChannelRollout;
-use resolve::{Changed, Fleet, Tree, check, render};
+use resolve::{Changed, Fleet, Resolver, Tree, check, render};
 use trust::Header;
 use trust::release::Fallback;
 use trust::rollout_terms::{OnFailure, WaveMembers};
@@ -202,9 +202,50 @@ fn a_wave_that_only_nodes_of_patterns_will_be_in_is_not_empty() {
     assert_eq!(
         planned[0].warnings,
         [
-            "rollouts.yaml:6: channel stable: nobody is in wave `spare`: its rule takes no node that no earlier wave took"
+            "rollouts.yaml:6: channel stable: nobody is in wave `spare`: its rule takes no node that no earlier wave took",
+            "rollouts.yaml:2: channel stable: no enforcing probe is asked of any node of canary, rest: whatever the \
+             release does to it, it is confirmed"
         ]
     );
+}
+
+/// What does nothing is named: a wait for a channel without a rollout, a second budget of the same nodes, a wave that no probe
+/// looks at.
+#[test]
+fn what_does_nothing_is_a_warning() {
+    let staged = "rollouts:\n  stable:\n    waves: [{name: web, nodes: \"web-*\"}, {name: data, nodes: \"db-*\"}]\n    \
+                  budgets:\n      - {nodes: \"web-*\", max: 2}\n      - {nodes: \"web-*\", max: 1}\n    after: [edge]\n\
+                  probes:\n  web: {unit: nginx.service, nodes: \"web-*\"}\n  seen: {unit: db.service, mode: observe}\n";
+    let warnings = fleet(staged).rollouts(NOW, []).unwrap()[0].warnings.clone();
+    assert_eq!(
+        warnings,
+        [
+            "rollouts.yaml:6: another budget is of the same nodes (`web-*`): both count, so write both limits into one",
+            "rollouts.yaml:7: channel stable goes after edge, which has no rollout: it waits for nothing",
+            "rollouts.yaml:2: channel stable: no enforcing probe is asked of any node of data: whatever the release does \
+             to it, it is confirmed",
+        ]
+    );
+    let all = staged.replace(", mode: observe", "").replace("after: [edge]", "").replace("max: 2", "max: 3");
+    let warnings = fleet(&all).rollouts(NOW, []).unwrap()[0].warnings.clone();
+    assert_eq!(warnings.len(), 1, "one probe of all nodes looks at each wave: {warnings:?}");
+}
+
+/// CFG-1: what is wrong with times shows beside whatever else is wrong.
+#[test]
+fn times_are_judged_in_a_fleet_that_is_broken() {
+    let staged = "rollouts:\n  stable:\n    onFailure: undo\n    waves:\n      - {name: a, percent: 20, notBefore: 2020-01-01}\n      \
+                  - {name: b, percent: 30, notBefore: +48h}\n      - {name: c, percent: 40, notBefore: +24h}\n";
+    let mut resolver = Resolver::new();
+    let files =
+        [("fleet.yaml", HEAD), ("rollouts.yaml", staged), ("nodes.yaml", NODES), ("groups.yaml", GROUPS)];
+    let changes = Tree::of(files).files.into_iter().map(|(path, file)| (path, Some(file)));
+    let found = resolver.update(changes.collect()).unwrap_err();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let times = resolver.mistaken_times(NOW);
+    let said: Vec<_> =
+        times.iter().map(|mistake| (mistake.span.as_ref().unwrap().line, mistake.code)).collect();
+    assert_eq!(said, [(5, "E112"), (7, "E112")], "{times:?}");
 }
 
 /// A node has at most 32 probes, however many its channel has.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use model::rollout::RolloutId;
 use rollout::{NodeRolloutState, RolloutState};
+use serde_json::{Value, json};
 use server::api::rollouts::{RolloutNodesView, RolloutView};
 use test_support::fleet::release::{Made, Plan, make, params};
 use test_support::fleet::rollouts::RolloutNode;
@@ -75,8 +76,14 @@ async fn the_newest_first_and_nodes_by_name() {
     ] {
         assert_eq!(listed(&mut operator, query).await, expected, "{query:?}");
     }
-    let newest: RolloutView = operator.get("/v1/rollouts/stable").await.unwrap();
-    assert!(newest.waits.as_ref().unwrap().contains("release 2"), "{newest:?}");
+    let shown: RolloutView = operator.get("/v1/rollouts/stable").await.unwrap();
+    assert_eq!(shown.seq, 2, "a channel is the rollout of it that runs");
+    let newer = shown.newer.unwrap();
+    assert_eq!((newer.seq, newer.at_once, newer.state), (4, false, Some(RolloutState::Opening)));
+    assert!(newer.waits.as_ref().unwrap().contains("release 2"), "{newer:?}");
+    let status: Value = operator.get("/v1/status").await.unwrap();
+    let line = &status["channels"][0]["rollout"];
+    assert_eq!((&line["seq"], &line["next"]["seq"]), (&json!(2), &json!(4)), "{line}");
 
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     for (query, expected, next) in [
@@ -100,4 +107,88 @@ async fn the_newest_first_and_nodes_by_name() {
         (&node.rollout, node.wave.as_str(), node.state),
         (&rollout, "canary", NodeRolloutState::Activating)
     );
+}
+
+/// A release in waves whose label is a commit, by which its rollout is called.
+fn labelled(fleet: &Fleet, seq: u64, commit: &str) -> Made {
+    let mut plan = Plan::new(&fleet.enroll_info().fleet, seq);
+    for node in NODES {
+        plan = plan.node(node, &[params(&seq.to_string())]);
+    }
+    let terms = Arc::new(RolloutTerms::default());
+    make(&Plan { rollout: Some(terms), label: Some(commit.to_owned()), ..plan }, &fleet.release_key())
+}
+
+/// A channel means the rollout that an order can apply to, and the beginning of an id the only one that begins so.
+#[tokio::test]
+async fn a_channel_and_the_beginning_of_an_id_name_a_rollout() {
+    let fleet = Fleet::start().await;
+    let mut operator = fleet.operator().await;
+    let first = release(&fleet, 1);
+    operator.publish(&first).await.unwrap();
+    let mut node = RolloutNode::new(fleet.node("web-1").await);
+    node.holds(&first);
+    node.check_in(Vec::new(), 0).await.unwrap();
+    let commits = ["abcdef01".repeat(5), "abcdef02".repeat(5)];
+    for (seq, commit) in [(2, &commits[0]), (3, &commits[1])] {
+        operator.publish(&labelled(&fleet, seq, commit)).await.unwrap();
+    }
+    let rollout = node.until_asked().await;
+    assert_eq!(rollout.as_str(), format!("stable@{}", commits[0]));
+
+    for (name, seq) in [("stable@abcdef01", 2), ("stable@abcdef02ab", 3), ("stable", 2)] {
+        let view: RolloutView = operator.get(&format!("/v1/rollouts/{name}")).await.unwrap();
+        assert_eq!(view.seq, seq, "{name}");
+    }
+    for (name, said) in [
+        ("stable@abcdef0", "may be stable@abcdef02"),
+        ("stable@abcdef", "there is no rollout"),
+        ("stable@abcdef03", "there is no rollout"),
+        ("edge@abcdef01", "there is no rollout"),
+    ] {
+        let refused = operator.get::<RolloutView>(&format!("/v1/rollouts/{name}")).await.unwrap_err();
+        assert_eq!(refused.code, "not-found", "{name}");
+        assert!(refused.detail.as_ref().unwrap().contains(said), "{name}: {refused:?}");
+    }
+
+    // The one that runs is paused, by the channel's name, while another one waits behind it.
+    let order = json!({});
+    for turn in ["pause", "resume", "approve"] {
+        let view: RolloutView = operator.post(&format!("/v1/rollouts/stable/{turn}"), &order).await.unwrap();
+        assert_eq!(view.seq, 2, "{turn}");
+    }
+    let refused = operator.post::<_, RolloutView>("/v1/rollouts/stable/rollback", &order).await.unwrap_err();
+    let said = refused.detail.unwrap();
+    assert!(said.starts_with(&format!("stable@{}: ", commits[0])), "{said}");
+    assert!(said.ends_with(&format!("; stable@{} is waiting to begin", commits[1])), "{said}");
+    let stranger = json!({"node": "web-2"});
+    fleet.node("web-2").await;
+    let skipped = operator.post::<_, RolloutView>("/v1/rollouts/stable/skip", &stranger).await;
+    if let Err(refused) = skipped {
+        assert!(refused.detail.unwrap().contains("node web-2 is not in"), "a node is named by its hostname");
+    }
+
+    // Once the one that runs was aborted the next one begins; what is aborted before it began has no line of its own.
+    let aborted: RolloutView = operator.post("/v1/rollouts/stable/abort", &order).await.unwrap();
+    assert_eq!((aborted.seq, aborted.state), (2, RolloutState::Failed));
+}
+
+/// A release without a rollout takes the place of one with, and who looks at the channel hears so.
+#[tokio::test]
+async fn a_release_that_goes_out_at_once_is_told() {
+    let fleet = Fleet::start().await;
+    let mut operator = fleet.operator().await;
+    for seq in 1..=2 {
+        operator.publish(&release(&fleet, seq)).await.unwrap();
+    }
+    let status: Value = operator.get("/v1/status").await.unwrap();
+    assert!(status["channels"][0]["rollout"].is_null(), "a rollout without a node has no line: {status}");
+    let mut plan = Plan::new(&fleet.enroll_info().fleet, 3);
+    for node in NODES {
+        plan = plan.node(node, &[params("3")]);
+    }
+    operator.publish(&make(&plan, &fleet.release_key())).await.unwrap();
+    let shown: RolloutView = operator.get("/v1/rollouts/stable").await.unwrap();
+    let newer = shown.newer.unwrap();
+    assert_eq!((shown.seq, newer.seq, newer.at_once), (2, 3, true));
 }

@@ -28,6 +28,7 @@ use crate::credentials;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
+use crate::publish::tried;
 use crate::remote::{self, RemoteError};
 use crate::screen::{Screen, aside};
 use crate::secret::{self, SecretPublisher, SecretSettings, StatementRelay};
@@ -107,6 +108,12 @@ pub async fn run(args: &DiffArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     let compared = against_published(&operator, &fleet, selector.as_ref(), secret_inputs(args)).await?;
     screen.result(&compared, || text::text(&compared, screen))?;
+    if compared.is_same()
+        && let Some(seq) = compared.from
+        && let Some(tried) = tried::in_vain(&operator, seq).await?
+    {
+        aside(&tried);
+    }
     Ok(if compared.is_same() { Exit::Ok } else { Exit::Differences })
 }
 

@@ -17,10 +17,15 @@ use crate::header;
 /// What of all rollouts differs, by its name: `stable: wave canary`.
 pub(super) type RolloutDelta = Delta<String, Fields>;
 
+/// The headers of the newest release. Those of channels that are gone are pointed to still, by the release that had them last.
+fn newest(head: &HeadView) -> Vec<Header> {
+    let believed = |(channel, document)| header::verify(channel, document, &head.trust).ok();
+    head.headers.iter().filter_map(believed).filter(|header| Some(header.seq) == head.seq).collect()
+}
+
 /// The policies of a fleet beside the headers that are pointed to now. Headers that are not believed count as none.
 pub(super) fn differ(head: &HeadView, fleet: &Specialized) -> RolloutDelta {
-    let believed = |(channel, document)| header::verify(channel, document, &head.trust).ok();
-    let old: Vec<Header> = head.headers.iter().filter_map(believed).collect();
+    let old = newest(head);
     let of_channel = |name: &str| old.iter().find(|header| header.channel.as_str() == name);
     let (mut was, mut is) = (BTreeMap::new(), BTreeMap::new());
     for header in old.iter().filter(|header| fleet.channels.contains_key(header.channel.as_str())) {
@@ -44,8 +49,7 @@ pub(super) fn differ(head: &HeadView, fleet: &Specialized) -> RolloutDelta {
 
 /// What differs between the headers that are pointed to and others.
 pub(super) fn of_headers(head: &HeadView, new: &[Header]) -> RolloutDelta {
-    let believed = |(channel, document)| header::verify(channel, document, &head.trust).ok();
-    let old: Vec<Header> = head.headers.iter().filter_map(believed).collect();
+    let old = newest(head);
     let parts = |headers: &[Header]| -> BTreeMap<String, Fields> {
         let shown = headers.iter().filter_map(|header| {
             let terms = header.rollout.as_deref()?;

@@ -24,7 +24,7 @@ use crate::signer::SignError;
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The fleet repo has mistakes.
-    #[error("{} in the fleet repo; nothing is published", plural(*.0, "mistake"))]
+    #[error("{} in the fleet repo", plural(*.0, "mistake"))]
     Broken(usize),
     /// The control plane did not do what it was asked.
     #[error("the control plane could not be asked")]

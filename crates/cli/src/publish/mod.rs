@@ -1,5 +1,6 @@
 //! `muster publish`: sign what a fleet repo declares, and point the fleet to it.
 
+pub(crate) mod again;
 mod error;
 mod from;
 mod left_out;
@@ -8,18 +9,20 @@ mod publisher;
 pub(crate) mod request;
 mod rollouts;
 mod signers;
+pub(crate) mod tried;
 mod upload;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use model::Channel;
 use resolve::release::Built;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use trust::feature::FEATURES;
 
-use crate::clock::bytes;
+use crate::clock::{bytes, now};
 use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::diff::required;
@@ -48,6 +51,8 @@ it. Only what it lacks is sent. A repo with mistakes publishes nothing. The ques
 nodes that have an entry now and get none. What tokens.yaml and revocations.yaml declare is signed
 and published too; a file that is not there changes nothing of what counts.
 A channel with `rollouts` is reached by waves: each is told with its time and number of nodes.
+What is published already is not published again, also where its rollout went back; another label
+(--ref) has the same content tried once more.
 
 Examples:
   muster publish --repo fleet
@@ -133,6 +138,13 @@ async fn once(
     let began = Instant::now();
     let prepared = publisher.take(changes).await?;
     let changed = publisher.compare(&prepared).await?;
+    if changed.same
+        && args.label.is_none()
+        && let Some(seq) = publisher.seq()
+        && let Some(tried) = tried::in_vain(publisher.operator(), seq).await?
+    {
+        aside(&tried);
+    }
     if !publisher.blocked().is_empty() {
         aside(publisher.blocked().phrase().trim_end());
     }
@@ -143,7 +155,7 @@ async fn once(
     let would = [would(publisher, &changed, &prepared)].into_iter().chain(lists.changes.iter().cloned());
     let would = would.collect::<Vec<_>>().join("; ");
     if args.dry_run {
-        let views = rollouts::views(&rollouts, None);
+        let views = rollouts::views(&rollouts, None, now());
         screen
             .result(&WouldPublish { release: &changed, lists: &lists.changes, rollouts: &views }, || {
                 format!("{would}\n{}nothing is published (--dry-run)\n", rollouts::text(&views))
@@ -155,7 +167,7 @@ async fn once(
     }
     if !same {
         if !args.yes {
-            aside(rollouts::text(&rollouts::views(&rollouts, None)).trim_end());
+            aside(rollouts::text(&rollouts::views(&rollouts, None, now())).trim_end());
         }
         screen.confirm(&would, args.yes)?;
     }
@@ -178,7 +190,8 @@ async fn once(
     }
     let published = publisher.publish(&prepared, args.label.clone(), changed).await?;
     let ids = publisher.rollout_ids(&rollouts, published.seq, args.label.as_deref()).await?;
-    let rollouts = if published.unchanged { Vec::new() } else { rollouts::views(&rollouts, Some(&ids)) };
+    let rollouts =
+        if published.unchanged { Vec::new() } else { rollouts::views(&rollouts, Some(&ids), now()) };
     let published = Published { lists: said, rollouts, ..published };
     let took = began.elapsed().as_millis();
     Ok(screen.result(&published, || text(&published, took))?)
@@ -212,16 +225,33 @@ fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> S
     }
     let required = required(&built.requires_anywhere(FEATURES));
     let left_out = changed.left_out.phrase();
-    let rollouts = rollouts::changed(&changed.rollouts);
+    let has_rollout = |channel: &Channel| built.fleet().rollouts.contains_key(channel.as_str());
+    let rollouts = rollouts::changed(&changed.rollouts, has_rollout);
     let notes = [required.trim_end(), &left_out, &rollouts].into_iter().filter(|note| !note.is_empty());
     let notes: String = notes.map(|note| format!("; {note}")).collect();
     format!(
         "{from}: {}{notes}",
-        changes_of(changed, built.fleet().exact.size(), built.fleet().patterns.len())
+        changes_of(
+            changed,
+            built.fleet().exact.size(),
+            built.fleet().patterns.len(),
+            changed.rollouts.iter().any(has_rollout)
+        )
     )
 }
 
-fn changes_of(changed: &ReleaseComparison, nodes: usize, patterns: usize) -> String {
+fn changes_of(changed: &ReleaseComparison, nodes: usize, patterns: usize, is_staged: bool) -> String {
+    if changed.nodes == 0 && changed.patterns == 0 {
+        let goes = match is_staged {
+            true => ", and the release goes through its waves all the same",
+            false => "",
+        };
+        return format!(
+            "the content of each is what it was (of {} and {} now){goes}",
+            plural(nodes, "named node"),
+            plural(patterns, "pattern")
+        );
+    }
     format!(
         "{} and {} differ (of {nodes} and {patterns} now)",
         plural(changed.nodes, "named node"),
@@ -252,10 +282,13 @@ fn text(published: &Published, took: u128) -> String {
     if !left_out.is_empty() {
         left_out.push('\n');
     }
+    let is_staged = |channel: &&Channel| published.rollouts.iter().any(|plan| plan.channel == **channel);
+    let at_once = published.changed.rollouts.iter().filter(|channel| !is_staged(channel));
+    let at_once: String = at_once.map(|channel| format!("{}\n", rollouts::goes_at_once(channel))).collect();
     format!(
-        "{lists}published release {}: {}\n{left_out}{}sent {} chunks and {} contents in {}, {took} ms\n",
+        "{lists}published release {}: {}\n{left_out}{at_once}{}sent {} chunks and {} contents in {}, {took} ms\n",
         published.seq,
-        changes_of(&published.changed, published.nodes, published.patterns),
+        changes_of(&published.changed, published.nodes, published.patterns, !published.rollouts.is_empty()),
         rollouts::text(&published.rollouts),
         published.chunks,
         published.contents,

@@ -12,15 +12,15 @@ use trust::feature::FEATURES;
 
 use super::find;
 use super::reseal::ResealedRelease;
-use crate::check;
 use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::diff::{self, Compared};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::publish::{EarlierHeaders, Publisher, request};
+use crate::publish::{EarlierHeaders, Publisher, again, request};
 use crate::screen::{Screen, aside, plural};
 use crate::secret;
+use crate::{check, clock};
 
 /// The most nodes that a message names.
 const NAMED: usize = 5;
@@ -95,13 +95,14 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
     let compared_with = if is_read { selection } else { release.selection };
     let compared =
         diff::of_published(publisher.operator(), publisher.head(), &compared_with, &headers).await?;
+    let waves = again::waves(&headers, publisher.head(), clock::now());
     if args.dry_run {
-        screen
-            .result(&compared, || text(&compared, wanted, screen) + "nothing is published (--dry-run)\n")?;
+        let text = || text(&compared, wanted, screen) + &waves + "nothing is published (--dry-run)\n";
+        screen.result(&compared, text)?;
         return Ok(if compared.is_same() { Exit::Ok } else { Exit::Differences });
     }
     if !screen.is_json() {
-        screen.text(&text(&compared, wanted, screen))?;
+        screen.text(&(text(&compared, wanted, screen) + &waves))?;
     }
     // Before somebody says yes.
     if let Some(warning) = publisher.trust_warning() {

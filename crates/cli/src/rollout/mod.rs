@@ -1,32 +1,32 @@
 //! `muster rollout`: how a release reaches the nodes of its channel, and words to it.
 
 mod show;
-
-use std::time::Duration;
+mod watch;
 
 use clap::{Args, Subcommand};
 use model::Channel;
-use rollout::RolloutState;
+use rollout::NodeRolloutState;
+use server::api::operation::Empty;
 use server::api::rollouts::{
-    CONTROL_ROLLOUT, ControlRollout, EXPLAIN_ROLLOUT, ROLLOUT, ROLLOUTS, RolloutHistory, RolloutName,
-    RolloutTurn, RolloutView,
+    CONTROL_ROLLOUT, ControlRollout, EXPLAIN_ROLLOUT, NodeRolloutView, ROLLOUT, ROLLOUTS, RolloutHistory,
+    RolloutName, RolloutTurn,
 };
-use server::api::{NODE, NodeName};
+use server::api::{self, HeadView, NODE, NodeName};
 
+use crate::clock::now;
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::operator::Operator;
 use crate::screen::{Screen, aside};
 
-pub(crate) use show::words;
-pub use show::{explained, idle, line, list, show};
-
-/// How often `watch` looks.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub use show::{explained, idle, line, list, show, still_held};
+pub(crate) use show::{standing_since, words};
+pub use watch::stands;
 
 const AFTER: &str = "\
-A ROLLOUT is an id, as stable@4f1c2a9, or a channel: that one's newest.
+A ROLLOUT is an id, or the beginning of one with seven digits at least, as stable@4f1c2a9; or a channel:
+the rollout of it that runs or is halted, else the one that waits, else the last one. To approve, a
+channel is the one that waits to be approved.
 
 Examples:
   muster rollout list
@@ -38,6 +38,14 @@ Examples:
   muster rollout approve stable      count the newest wave's gate as passed
   muster rollout abort stable        end it where it is
   muster rollout rollback stable     have what was started go back";
+
+const AFTER_WATCH: &str = "\
+Ends with 3 where it halted or went back, also where a newer release took its place since. Where the
+control plane does not answer it asks again for five minutes, and ends with 4 then.";
+
+const AFTER_APPROVE: &str = "\
+What it lifts: the gate of the newest open wave, or that an earlier rollout halted while this one waited.
+What it does not: a pause, a freeze, a wave's `notBefore`, a pin, `after:`, and an earlier rollout that runs.";
 
 const AFTER_ROLLBACK: &str = "\
 Refused once the rollout was through, as its nodes gave up the release of before then:
@@ -70,7 +78,7 @@ enum RolloutVerb {
         rollout: String,
     },
     /// Follow a rollout until it is through, or stands still
-    #[command(after_help = "Ends with 3 where it halted, or where another release ended it.")]
+    #[command(after_help = AFTER_WATCH)]
     Watch {
         /// Its id or channel
         rollout: String,
@@ -81,6 +89,7 @@ enum RolloutVerb {
         node: String,
     },
     /// Count the gate of the newest open wave as passed, or let one begin that waits after a halt
+    #[command(after_help = AFTER_APPROVE)]
     Approve {
         /// Its id or channel
         rollout: String,
@@ -126,6 +135,9 @@ pub async fn run(args: &RolloutArgs, screen: Screen) -> Result<Exit, Failure> {
             let limit = usize::from(*limit).into();
             let request = RolloutHistory { channel: channel.clone(), before: None, limit };
             let rollouts = operator.call(&ROLLOUTS, request).await?;
+            if let (true, Some(channel)) = (rollouts.is_empty(), channel) {
+                aside(&nothing_of(channel, &operator.call(&api::HEAD, Empty {}).await?));
+            }
             return Ok(screen.result(&rollouts, || list(&rollouts, screen))?);
         }
         RolloutVerb::Show { rollout } => {
@@ -133,7 +145,9 @@ pub async fn run(args: &RolloutArgs, screen: Screen) -> Result<Exit, Failure> {
             screen.result(&view, || show(&view, screen))?;
             return Ok(Exit::Ok);
         }
-        RolloutVerb::Watch { rollout } => return watch(&operator, rollout, screen).await,
+        RolloutVerb::Watch { rollout } => {
+            return watch::watch(&args.connect, operator, rollout, screen).await;
+        }
         RolloutVerb::Explain { node } => {
             let name = || NodeName { node: node.clone() };
             let view = operator.call(&EXPLAIN_ROLLOUT, name()).await?;
@@ -152,64 +166,36 @@ pub async fn run(args: &RolloutArgs, screen: Screen) -> Result<Exit, Failure> {
         RolloutVerb::Skip { rollout, node } => (rollout, RolloutTurn::Skip, Some(node.clone())),
     };
     let (rollout, turn, node) = order;
-    let order = ControlRollout { rollout: rollout.clone(), turn, node };
+    let order = ControlRollout { rollout: rollout.clone(), turn, node: node.clone() };
     let view = operator.call(&CONTROL_ROLLOUT, order).await?;
     screen.result(&view, || show(&view, screen))?;
+    if let Some(held) = still_held(&view, turn, now()) {
+        aside(&held);
+    }
+    if let Some(node) = node {
+        let explained = operator.call(&EXPLAIN_ROLLOUT, NodeName { node }).await?;
+        let explained = explained.filter(|explained| explained.rollout == view.id);
+        explained.iter().for_each(|node| aside(explain_skipped(node).trim_end()));
+    }
     Ok(Exit::Ok)
 }
 
-/// Says each change in one line, until the rollout is through or stands still.
-async fn watch(operator: &Operator, rollout: &str, screen: Screen) -> Result<Exit, Failure> {
-    let mut said = String::new();
-    loop {
-        let view = operator.call(&ROLLOUT, RolloutName::from(rollout)).await?;
-        if let Some(exit) = stands(&view) {
-            screen.result(&view, || show(&view, screen))?;
-            return Ok(exit);
-        }
-        let now = line(&view);
-        if now != said && !screen.is_json() {
-            aside(&now);
-        }
-        said = now;
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-/// What a rollout came to that does not go on by itself.
-fn stands(view: &RolloutView) -> Option<Exit> {
+/// What taking a node out did to it.
+fn explain_skipped(view: &NodeRolloutView) -> String {
     match view.state {
-        RolloutState::Opening | RolloutState::Active | RolloutState::Converging => None,
-        RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| halt.goes_back) => None,
-        RolloutState::Failed | RolloutState::Reverted => Some(Exit::SomeFailed),
-        // It was halted, or a release that went to all nodes at once ended it.
-        RolloutState::Superseded if view.halt.is_some() => Some(Exit::SomeFailed),
-        RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned => Some(Exit::Ok),
+        NodeRolloutState::Pending => explained(view),
+        _ => format!("{}It holds up nobody; taking it out does not take it back", explained(view)),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{Exit, RolloutView, stands};
-
-    fn view(state: &str, halt: Option<bool>) -> RolloutView {
-        let at = "2027-01-15T08:00:00Z";
-        let mut view = serde_json::json!({
-            "id": "stable@4f1c", "channel": "stable", "seq": 41, "published": at, "state": state, "since": at,
-        });
-        if let Some(goes_back) = halt {
-            view["halt"] = serde_json::json!({"at": at, "cause": "it ended", "goesBack": goes_back, "wasThrough": false});
-        }
-        serde_json::from_value(view).unwrap()
+/// Why a channel lists no rollout.
+fn nothing_of(channel: &Channel, head: &HeadView) -> String {
+    if head.headers.contains_key(channel) {
+        return format!("channel {channel} had no rollout yet");
     }
-
-    /// OPS-1: who waits for a rollout hears by the exit code that it did not come through.
-    #[test]
-    fn a_rollout_that_another_release_ended_did_not_come_through() {
-        let code = |state, halt| stands(&view(state, halt)).map(|exit| matches!(exit, Exit::SomeFailed));
-        assert_eq!(code("Superseded", None), Some(false));
-        assert_eq!(code("Superseded", Some(false)), Some(true));
-        assert_eq!((code("Terminal", None), code("Failed", Some(true))), (Some(false), None));
-        assert_eq!(code("Failed", Some(false)), Some(true));
+    let channels: Vec<&str> = head.headers.keys().map(Channel::as_str).collect();
+    match channels.is_empty() {
+        true => "nothing is published yet".to_owned(),
+        false => format!("there is no channel {channel}; those that there are: {}", channels.join(", ")),
     }
 }

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use model::Timestamp;
 use rollout::{NodeRolloutState, RolloutState};
 use server::api::NodeView;
-use server::api::rollouts::{NodeRolloutView, RolloutPauseView, RolloutView, RolloutWaveView};
+use server::api::rollouts::{
+    NewerReleaseView, NodeRolloutView, RolloutFreezeView, RolloutPauseView, RolloutTurn, RolloutView,
+    RolloutWaveView,
+};
 
 use crate::clock::{ago, now};
 use crate::next_step::muster;
@@ -18,8 +22,8 @@ pub fn list(rollouts: &[RolloutView], screen: Screen) -> String {
         [
             view.id.to_string(),
             view.seq.to_string(),
-            screen.mark(mark(view.state), words(view.state, view.paused.as_ref())),
-            format!("{} ago", ago(view.since, now)),
+            screen.mark(mark(view.state), words_of(view)),
+            format!("{} ago", ago(since(view), now)),
             counts(&view.nodes),
             why(view).unwrap_or_default(),
         ]
@@ -36,11 +40,17 @@ pub fn show(view: &RolloutView, screen: Screen) -> String {
         view.seq,
         view.channel,
         ago(view.published, now),
-        screen.mark(mark(view.state), words(view.state, view.paused.as_ref())),
-        ago(view.since, now),
+        screen.mark(mark(view.state), words_of(view)),
+        ago(since(view), now),
     );
     if let Some(why) = why(view) {
         out.push_str(&format!("because {why}\n"));
+    }
+    if let Some(frozen) = &view.frozen {
+        out.push_str(&format!("no node begins: {}\n", freeze(frozen)));
+    }
+    if let Some(newer) = view.newer.as_ref().and_then(newer) {
+        out.push_str(&format!("{newer}\n"));
     }
     if let Some(next) = next(view) {
         out.push_str(&format!("next: {next}\n"));
@@ -56,7 +66,7 @@ pub fn show(view: &RolloutView, screen: Screen) -> String {
     out
 }
 
-fn wave_row(wave: &RolloutWaveView, now: model::Timestamp) -> [String; 4] {
+fn wave_row(wave: &RolloutWaveView, now: Timestamp) -> [String; 4] {
     let open = match (wave.opened, wave.not_before) {
         (Some(at), _) => format!("{} ago", ago(at, now)),
         (None, Some(at)) if at > now => format!("not before {at}"),
@@ -76,7 +86,11 @@ pub fn explained(view: &NodeRolloutView) -> String {
         }
         Some(cause) => {
             let state = view.state.words();
-            format!("{hostname} is {state} in {rollout} (wave {wave}) since {since}: {cause}\n")
+            // One that did not begin has it as its cause.
+            let silent = view.silent_since.filter(|_| view.state != NodeRolloutState::Pending);
+            let silent = silent.map(|at| format!("; nothing is heard of its host since {}", ago(at, now())));
+            let silent = silent.unwrap_or_default();
+            format!("{hostname} is {state} in {rollout} (wave {wave}) since {since}: {cause}{silent}\n")
         }
     }
 }
@@ -120,13 +134,53 @@ pub fn idle(view: &NodeView) -> String {
 
 /// A rollout in one line.
 pub fn line(view: &RolloutView) -> String {
-    let why = why(view).map(|why| format!(": {why}")).unwrap_or_default();
-    format!(
-        "rollout {} is {}{why}; {}",
-        view.id,
-        words(view.state, view.paused.as_ref()),
-        counts(&view.nodes)
-    )
+    let why = why(view).or_else(|| view.frozen.as_ref().map(freeze));
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("rollout {} is {}{why}; {}", view.id, words_of(view), counts(&view.nodes))
+}
+
+/// What holds a rollout, or a node of it, still after an order that was taken; nothing where the order did all that it is for.
+pub fn still_held(view: &RolloutView, turn: RolloutTurn, now: Timestamp) -> Option<String> {
+    if turn != RolloutTurn::Approve {
+        return None;
+    }
+    let id = &view.id;
+    let later = |wave: &&RolloutWaveView| wave.opened.is_none() && wave.not_before.is_some_and(|at| at > now);
+    let held = match (&view.waits, &view.frozen, view.waves.iter().find(|wave| wave.opened.is_none())) {
+        (Some(waits), ..) => waits.clone(),
+        _ if view.paused.is_some() => {
+            format!("{id} is paused; {}", muster(&format!("rollout resume {id}")))
+        }
+        (None, Some(frozen), _) => freeze(frozen),
+        (None, None, closed) => {
+            let wave = closed.filter(later)?;
+            format!("wave {} begins at {}", wave.name, wave.not_before?)
+        }
+    };
+    Some(format!("approved; what it waits for is not lifted by that: {held}"))
+}
+
+fn freeze(frozen: &RolloutFreezeView) -> String {
+    let until = frozen.until.map(|until| format!(" until {until}")).unwrap_or_default();
+    format!("the freeze window {} is open{until}", frozen.window)
+}
+
+/// What a later release of the channel says about a rollout.
+fn newer(newer: &NewerReleaseView) -> Option<String> {
+    let NewerReleaseView { seq, at_once, rollout, state, waits } = newer;
+    match (rollout, state) {
+        _ if *at_once => Some(format!(
+            "release {seq}, the newest of the channel, goes to all its nodes at once, without a rollout"
+        )),
+        (Some(id), Some(RolloutState::Opening)) => {
+            let waits = waits.as_ref().map(|waits| format!(": {waits}")).unwrap_or_default();
+            Some(format!("release {seq} ({id}) waits to begin{waits}"))
+        }
+        // Nothing newer is there that could have taken its place.
+        (Some(id), Some(state)) if state.gave_way() => Some(format!("release {seq} ({id}) was aborted")),
+        (Some(id), Some(state)) => Some(format!("release {seq} ({id}) is {}", state.words())),
+        _ => None,
+    }
 }
 
 fn counts(nodes: &BTreeMap<NodeRolloutState, usize>) -> String {
@@ -162,6 +216,28 @@ fn next(view: &RolloutView) -> Option<String> {
 /// How a rollout stands, as people say it.
 pub(crate) fn words(state: RolloutState, paused: Option<&RolloutPauseView>) -> &'static str {
     if state.is_running() && paused.is_some() { "paused" } else { state.words() }
+}
+
+/// The same of a rollout whose channel is known: what gave way to nothing newer was aborted before it began.
+fn words_of(view: &RolloutView) -> &'static str {
+    match view.state.gave_way() && view.halt.is_none() && view.newer.is_none() {
+        true => "aborted",
+        false => words(view.state, view.paused.as_ref()),
+    }
+}
+
+/// Since when it stands so.
+fn since(view: &RolloutView) -> Timestamp {
+    standing_since(view.state, view.since, view.paused.as_ref())
+}
+
+/// Since when a rollout stands as [`words`] say.
+pub(crate) fn standing_since(
+    state: RolloutState,
+    since: Timestamp,
+    paused: Option<&RolloutPauseView>,
+) -> Timestamp {
+    paused.filter(|_| state.is_running()).map_or(since, |paused| paused.at)
 }
 
 fn mark(state: RolloutState) -> Mark {

@@ -44,7 +44,8 @@ pub(crate) async fn follow_answers(
             let left = left(&nodes);
             ticker.show(&waits_for(&nodes, &left));
             let answered = nodes.len() - left.len();
-            if answered > shown && !left.is_empty() && began.elapsed() >= SOON {
+            // Whoever reads a pipe gets each answer once, at the end.
+            if screen.is_terminal() && answered > shown && !left.is_empty() && began.elapsed() >= SOON {
                 shown = answered;
                 let so_far: Vec<_> = nodes.iter().filter(|node| is_over(node)).cloned().collect();
                 ticker.say(&answers_text(&answers(&id, &so_far, path), screen));

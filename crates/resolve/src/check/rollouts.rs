@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::health_probe::ChannelProbe;
+use model::time::when;
+use model::window::DeclaredWindow;
 use model::{Channel, Timestamp};
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, PinTerms, TermsMistake, WaveTerms, channel_cycle};
 
 use super::context::Context;
-use crate::decl::rollouts::{RolloutDecl, StagedDecl, WaveDecl};
+use crate::decl::rollouts::{NotBefore, RolloutDecl, StagedDecl, WaveDecl};
 use crate::parse::{FileDecl, Files};
 use crate::rollouts::RolloutPolicy;
 use crate::sink::Sink;
@@ -91,12 +93,10 @@ fn rollout(path: &str, decl: &RolloutDecl, context: &mut Context, sink: &mut Sin
     }
     // What cannot be read says less than was meant.
     let Ok(channel) = name.value.parse::<Channel>() else { return };
-    let policy = policy(decl, &channel, context);
-    if !decl.broken {
-        let mut found = policy.terms(Timestamp(0)).mistakes(&channel, Timestamp(0));
-        found.retain(|mistake| !is_of_time(mistake));
-        report(path, decl, &found, sink);
-    }
+    let policy = policy(decl, &channel, &context.fleet.windows);
+    let mut found = policy.terms(Timestamp(0)).mistakes(&channel, Timestamp(0));
+    found.retain(|mistake| !is_of_time(mistake) && !(decl.broken && may_be_of_what_is_lacking(mistake)));
+    report(path, decl, &found, sink);
     context
         .rollouts
         .insert(name.value.clone(), DeclaredRollout { file: path.into(), decl: decl.clone(), policy });
@@ -104,7 +104,11 @@ fn rollout(path: &str, decl: &RolloutDecl, context: &mut Context, sink: &mut Sin
 
 /// The policy that is declared. Its percent waves draw by the channel's name where it has no seed of its own, so that the
 /// same nodes go first each time.
-fn policy(decl: &RolloutDecl, channel: &Channel, context: &Context) -> RolloutPolicy {
+fn policy(
+    decl: &RolloutDecl,
+    channel: &Channel,
+    windows: &BTreeMap<String, DeclaredWindow>,
+) -> RolloutPolicy {
     let wave = |wave: &WaveDecl| WaveTerms {
         name: wave.name.value.clone(),
         members: wave.members.value.clone(),
@@ -112,7 +116,7 @@ fn policy(decl: &RolloutDecl, channel: &Channel, context: &Context) -> RolloutPo
         gate: wave.gate,
     };
     let freeze = decl.freeze.iter().filter_map(|name| {
-        let window = context.fleet.windows.get(&name.value)?.clone();
+        let window = windows.get(&name.value)?.clone();
         Some(FreezeTerms { name: name.value.clone(), window })
     });
     let pins = decl.pins.iter().map(|pin| PinTerms {
@@ -144,6 +148,45 @@ pub(crate) fn is_of_time(mistake: &TermsMistake) -> bool {
             | TermsMistake::NotBeforeTooFar { .. }
             | TermsMistake::PinOver { .. }
     )
+}
+
+/// It may show only because something beside it cannot be read, or was said where it is read.
+fn may_be_of_what_is_lacking(mistake: &TermsMistake) -> bool {
+    matches!(mistake, TermsMistake::Observed { .. } | TermsMistake::PinOfNobody(_))
+}
+
+/// What is wrong with the times of rollouts that are signed at a time, beside whatever else is wrong with their files.
+pub(crate) fn times(files: &Files, created: Timestamp, sink: &mut Sink) {
+    for path in FILES {
+        let staged = match files.get(path).map(|file| &file.content) {
+            Some(FileDecl::Fleet(fleet)) => &fleet.staged,
+            Some(FileDecl::Rollouts(staged)) => staged,
+            _ => continue,
+        };
+        for decl in &staged.rollouts {
+            let Ok(channel) = decl.channel.value.parse::<Channel>() else { continue };
+            let policy = policy(decl, &channel, &BTreeMap::new());
+            let mut found = policy.terms(created).mistakes(&channel, created);
+            found.retain(is_of_time);
+            report(path, decl, &found, sink);
+            past(path, decl, created, sink);
+        }
+    }
+}
+
+/// Waves whose day is over: who wrote it down meant another one.
+pub(crate) fn past(path: &str, decl: &RolloutDecl, created: Timestamp, sink: &mut Sink) {
+    for wave in &decl.waves {
+        let Some(time) = &wave.not_before else { continue };
+        if let NotBefore::At(at) = time.value
+            && at < created
+        {
+            let message =
+                format!("wave `{}` begins at {}, which is past", wave.name.value, when(at, created));
+            sink.error(path, "E112", time.at, message)
+                .help("drop `notBefore`, give it a later time, or count from the signature, as in `+24h`");
+        }
+    }
 }
 
 /// Reports what is wrong with terms where it stands.

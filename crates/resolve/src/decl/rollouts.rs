@@ -225,12 +225,17 @@ fn instant(text: &str) -> Option<Timestamp> {
 }
 
 fn budget(reading: &mut Reading<'_>, node: &YamlNode) -> Option<Spanned<BudgetTerms>> {
+    let before = reading.sink.count();
     let at = At { len: 1, ..node.at };
     let mut keys = reading.keys(node, "a budget", "a budget");
     let said = selection::read(reading, &mut keys);
     let in_flight = keys.read("inFlight", |node| share(reading, node));
     let max = keys.read("max", |node| reading.int(node, "max", 0, u32::MAX.into()));
     keys.end(reading);
+    if reading.sink.count() != before {
+        // Without a limit that cannot be read it would seem to have none.
+        return None;
+    }
     let of = match said {
         NodesSaid::Nothing => Selector::parse("*").ok(),
         said => said.selector(),

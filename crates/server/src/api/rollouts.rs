@@ -43,7 +43,8 @@ pub struct RolloutHistory {
 /// One rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RolloutName {
-    /// Its id, as `stable@4f1c2a9`, or a channel: that one's newest.
+    /// Its id, or the beginning of it with seven digits at least, as `stable@4f1c2a9`; or a channel: the rollout of it that
+    /// runs or is halted, else the one that waits, else the last one.
     pub rollout: String,
 }
 
@@ -94,6 +95,12 @@ pub struct RolloutView {
     /// What it waits for before it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
+    /// The freeze window that is open, in which it starts no node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<RolloutFreezeView>,
+    /// The newest release of the channel, where it is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer: Option<NewerReleaseView>,
     /// Its nodes, by how they stand; nothing once it is pruned.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<NodeRolloutState, usize>,
@@ -103,6 +110,36 @@ pub struct RolloutView {
     /// Why nodes that did not begin wait, and how nodes failed, the reason of the most first; of one rollout alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<RolloutWaitView>,
+}
+
+/// A freeze window that is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutFreezeView {
+    /// Its name in the fleet repo.
+    pub window: String,
+    /// When it ends; absent where the clocks were set back since it opened, and nobody can say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// A release that came to a channel after the one of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NewerReleaseView {
+    /// Its number.
+    pub seq: u64,
+    /// It goes to all nodes of the channel at once, without a rollout.
+    pub at_once: bool,
+    /// What its rollout is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutId>,
+    /// How that stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<RolloutState>,
+    /// What that waits for before it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
 }
 
 /// Who paused a rollout.
@@ -202,6 +239,9 @@ pub struct NodeRolloutView {
     /// What keeps it from the release, for people; absent where it is confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Since when nothing is heard of its host, where that is for longer than it was to call; of one node alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<Timestamp>,
     /// The boot of its host in which it activated the release; of a node that is confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
@@ -269,4 +309,22 @@ pub struct ChannelRolloutView {
     /// What it waits for, who paused it, or what halted it; for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// The rollout of a newer release, which waits behind this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<NextRolloutView>,
+}
+
+/// The rollout of a channel's newest release while an earlier one runs or is halted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NextRolloutView {
+    /// What the wire calls it.
+    pub id: RolloutId,
+    /// The number of its release.
+    pub seq: u64,
+    /// Since when it waits.
+    pub since: Timestamp,
+    /// What for; for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
 }

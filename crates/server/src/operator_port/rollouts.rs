@@ -1,6 +1,9 @@
 //! Rollouts: how they stand, why a node has not changed yet, and orders to them.
 
-use rollout::{RolloutCommand, WaitCause};
+use model::rollout::RolloutId;
+use model::status::Contact;
+use model::{Hostname, NodeId, Timestamp};
+use rollout::{RolloutCommand, RolloutState, WaitCause};
 use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
@@ -10,6 +13,9 @@ use crate::api::rollouts::{
     ControlRollout, NodeRolloutView, RolloutHistory, RolloutName, RolloutNodesQuery, RolloutNodesView,
     RolloutTurn, RolloutView,
 };
+use crate::index::NodeSlot;
+use crate::rollouts::views::NamedRollout;
+use crate::state::now;
 
 pub(super) async fn list(call: OperatorCall, asked: RolloutHistory) -> Result<Vec<RolloutView>, Problem> {
     call.plane.rollouts.list(&call.plane, asked).await
@@ -24,14 +30,24 @@ pub(super) async fn nodes(call: OperatorCall, asked: RolloutNodesQuery) -> Resul
 }
 
 pub(super) async fn explain(call: OperatorCall, asked: NodeName) -> Result<Option<NodeRolloutView>, Problem> {
-    let node = call.node(&asked.node).await?.id();
+    let slot = call.node(&asked.node).await?;
     let words = if call.is_scoped() { WaitCause::without_others } else { WaitCause::to_string };
-    call.plane.rollouts.explain(&call.plane, &node, words).await
+    let explained = call.plane.rollouts.explain(&call.plane, &slot.id(), words).await?;
+    Ok(explained.map(|view| NodeRolloutView { silent_since: silent_since(&call, &slot), ..view }))
+}
+
+/// Since when nothing is heard of a node that does not call as it was to.
+fn silent_since(call: &OperatorCall, slot: &NodeSlot) -> Option<Timestamp> {
+    let (heads, mut entry) = (call.plane.heads(), slot.lock());
+    let is_silent = entry.node.status(&heads, now()).contact != Contact::Online;
+    is_silent.then(|| entry.node.heard_at())
 }
 
 pub(super) async fn control(call: OperatorCall, asked: ControlRollout) -> Result<RolloutView, Problem> {
-    let document = call.plane.rollouts.named(&call.plane, &asked.rollout).await?;
+    let named = call.plane.rollouts.named(&call.plane, &asked.rollout, Some(asked.turn)).await?;
+    let NamedRollout { document, other } = named;
     let mut subject = AuditSubject::of(format!("rollout {}: {}", document.id, asked.turn));
+    let mut skipped = None;
     let command = match asked.turn {
         RolloutTurn::Approve => RolloutCommand::Approve,
         RolloutTurn::Pause => RolloutCommand::Pause,
@@ -43,12 +59,33 @@ pub(super) async fn control(call: OperatorCall, asked: ControlRollout) -> Result
                 Problem::new(Code::BadBody, "`node` says which node is taken out of the rollout")
             })?;
             let slot = call.node(named).await?;
-            subject = AuditSubject::nodes([&slot.names().1]).and(format!("rollout {}: skip", document.id));
-            RolloutCommand::Skip(slot.id())
+            let (id, hostname) = slot.names();
+            subject = AuditSubject::nodes([&hostname]).and(format!("rollout {}: skip", document.id));
+            skipped = Some((id.clone(), hostname));
+            RolloutCommand::Skip(id)
         }
     };
     let (store, plane) = (call.recording(subject), &call.plane);
-    plane.rollouts.command(plane, store, document.key, &call.by, command).await?;
+    let done = plane.rollouts.command(plane, store, document.key, &call.by, command).await;
+    done.map_err(|problem| refused(problem, &document.id, other, skipped))?;
     tracing::info!(by = call.by, rollout = %document.id, turn = %asked.turn, "a rollout goes on as an operator asked");
     plane.rollouts.show(plane, document.id.as_str()).await
+}
+
+/// A refusal that says which rollout it is about, of a channel's name which other one there is, and a node by its hostname.
+fn refused(
+    problem: Problem,
+    id: &RolloutId,
+    other: Option<(RolloutId, RolloutState)>,
+    node: Option<(NodeId, Hostname)>,
+) -> Problem {
+    if problem.code != Code::WrongPhase.as_str() {
+        return problem;
+    }
+    let other = other.map(|(other, state)| format!("; {other} is {}", state.words())).unwrap_or_default();
+    let mut detail = problem.detail.clone().unwrap_or_default();
+    if let Some((node, hostname)) = node {
+        detail = detail.replace(node.as_str(), hostname.as_str());
+    }
+    Problem { detail: Some(format!("{id}: {detail}{other}")), ..problem }
 }

@@ -1,25 +1,30 @@
 //! Rollouts as operators see them.
 
+mod named;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::rollout::RolloutId;
-use model::{Channel, NodeId};
+use model::{Channel, NodeId, Timestamp};
+use plane::Heads;
 use rollout::{
     MemberRecord, NodeExplanation, NodeRolloutState, RolloutDocument, RolloutKey, RolloutState, Rollouts,
     WaitCause,
 };
 use tokio::sync::MutexGuard;
-use wire::{Code, Problem};
+use wire::Problem;
+
+use self::named::ChannelRollouts;
+pub(crate) use self::named::NamedRollout;
 
 use super::RolloutOwner;
 use super::durable::DurableRollouts;
 use crate::answer::store_problem;
 use crate::api::rollouts::{
-    ChannelRolloutView, MAX_WAITING, NodeRolloutView, RolloutHaltView, RolloutHistory, RolloutNodesQuery,
-    RolloutNodesView, RolloutPauseView, RolloutView, RolloutWaitView, RolloutWaveView,
+    ChannelRolloutView, MAX_WAITING, NewerReleaseView, NextRolloutView, NodeRolloutView, RolloutFreezeView,
+    RolloutHaltView, RolloutHistory, RolloutNodesQuery, RolloutNodesView, RolloutPauseView, RolloutView,
+    RolloutWaitView, RolloutWaveView,
 };
-use crate::index::clip;
-use crate::state::ControlPlane;
+use crate::state::{ControlPlane, now};
 
 /// How it is put what a node waits for.
 pub(crate) type WaitWords = fn(&WaitCause) -> String;
@@ -46,32 +51,24 @@ impl RolloutOwner {
     ) -> Result<Vec<RolloutView>, Problem> {
         let stored = plane.store.rollout_documents(asked.channel.as_ref(), asked.before, asked.limit.get());
         let stored = stored.await.map_err(store_problem)?;
-        let rollouts = self.stored(plane).await?;
+        let (heads, rollouts) = (plane.heads(), self.stored(plane).await?);
         let core = rollouts.core();
-        Ok(stored.iter().map(|stored| view(core, core.document(&stored.key).unwrap_or(stored))).collect())
+        let view =
+            |stored: &RolloutDocument| view(core, &heads, core.document(&stored.key).unwrap_or(stored));
+        Ok(stored.iter().map(view).collect())
     }
 
     /// One rollout, with the reasons for which its nodes wait.
     pub(crate) async fn show(&self, plane: &ControlPlane, name: &str) -> Result<RolloutView, Problem> {
-        let key = self.named(plane, name).await?;
-        let rollouts = self.stored(plane).await?;
+        let named = self.named(plane, name, None).await?.document;
+        let (heads, rollouts) = (plane.heads(), self.stored(plane).await?);
         let core = rollouts.core();
-        match core.document(&key.key) {
-            Some(document) => Ok(RolloutView { waiting: waiting(core, document), ..view(core, document) }),
-            None => Ok(view(core, &key)),
+        match core.document(&named.key) {
+            Some(document) => {
+                Ok(RolloutView { waiting: waiting(core, document), ..view(core, &heads, document) })
+            }
+            None => Ok(view(core, &heads, &named)),
         }
-    }
-
-    /// The document of the rollout that a name means: its id, or a channel's newest.
-    pub(crate) async fn named(&self, plane: &ControlPlane, name: &str) -> Result<RolloutDocument, Problem> {
-        let unknown = || Problem::new(Code::NotFound, format!("there is no rollout {:?}", clip(name)));
-        if let Ok(id) = name.parse::<RolloutId>() {
-            let stored = plane.store.rollout(&id).await.map_err(store_problem)?;
-            return stored.ok_or_else(unknown);
-        }
-        let channel: Channel = name.parse().map_err(|_| unknown())?;
-        let newest = plane.store.rollout_documents(Some(&channel), None, 1).await.map_err(store_problem)?;
-        newest.into_iter().next().ok_or_else(unknown)
     }
 
     /// The nodes of a rollout, in the order of hostnames.
@@ -80,7 +77,7 @@ impl RolloutOwner {
         plane: &ControlPlane,
         asked: RolloutNodesQuery,
     ) -> Result<RolloutNodesView, Problem> {
-        let key = self.named(plane, &asked.rollout).await?.key;
+        let key = self.named(plane, &asked.rollout, None).await?.document.key;
         let (from, limit) = (asked.from.unwrap_or_default(), asked.limit.get());
         let rollouts = self.stored(plane).await?;
         let core = rollouts.core();
@@ -110,7 +107,8 @@ impl RolloutOwner {
         Ok(explained.map(|explained| explained_view(core, node, explained, words)))
     }
 
-    /// How the newest rollout of a channel stands.
+    /// How the rollout of a channel stands that runs, is halted or was the last, and the one that waits behind it; `None` of
+    /// one without a node, which nobody waits for.
     ///
     /// # Errors
     /// The store's.
@@ -121,12 +119,16 @@ impl RolloutOwner {
     ) -> Result<Option<ChannelRolloutView>, Problem> {
         let rollouts = self.stored(plane).await?;
         let core = rollouts.core();
-        let of_channel = core.documents().filter(|document| document.key.channel == *channel);
-        let Some(document) = of_channel.max_by_key(|document| document.key.seq) else { return Ok(None) };
+        let of_channel = ChannelRollouts::of(core, channel);
+        let Some(document) = of_channel.shown() else { return Ok(None) };
         let (mut nodes, mut confirmed) = (0, 0);
         for member in core.members(&document.key) {
             nodes += 1;
             confirmed += usize::from(member.state == NodeRolloutState::Converged);
+        }
+        let next = of_channel.waiting.filter(|waiting| waiting.key != document.key);
+        if nodes == 0 && next.is_none() {
+            return Ok(None);
         }
         let by = |paused: &RolloutPauseView| format!("{} paused it at {}", paused.by, paused.at);
         let paused = paused(document);
@@ -141,6 +143,12 @@ impl RolloutOwner {
             confirmed,
             nodes,
             cause: halted.or(paused_by).or_else(|| waits(core, document)),
+            next: next.map(|next| NextRolloutView {
+                id: next.id.clone(),
+                seq: next.key.seq,
+                since: next.since,
+                waits: waits(core, next),
+            }),
         }))
     }
 
@@ -186,7 +194,30 @@ fn waits(core: &Rollouts, document: &RolloutDocument) -> Option<String> {
     Some(WaitCause::from(wait).to_string())
 }
 
-fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
+/// The newest release of a rollout's channel, where it is a later one than the rollout's.
+fn newer(core: &Rollouts, heads: &Heads, document: &RolloutDocument) -> Option<NewerReleaseView> {
+    let channel = &document.key.channel;
+    let head = heads.channels.get(channel).filter(|head| head.header.seq > document.key.seq)?;
+    let seq = head.header.seq;
+    let rollout = core.document(&RolloutKey { channel: channel.clone(), seq });
+    Some(NewerReleaseView {
+        seq,
+        at_once: head.header.rollout.is_none(),
+        rollout: rollout.map(|rollout| rollout.id.clone()),
+        state: rollout.map(|rollout| rollout.state),
+        waits: rollout.and_then(|rollout| waits(core, rollout)),
+    })
+}
+
+/// The freeze window that keeps a rollout that runs from starting nodes.
+fn frozen(core: &Rollouts, document: &RolloutDocument, now: Timestamp) -> Option<RolloutFreezeView> {
+    let rules = core.rules(&document.key).filter(|_| document.state.is_running())?;
+    let (window, open) = rules.frozen(now)?;
+    let until = open.opened(now).map(|opened| opened.plus(open.length()));
+    Some(RolloutFreezeView { window: window.to_owned(), until })
+}
+
+fn view(core: &Rollouts, heads: &Heads, document: &RolloutDocument) -> RolloutView {
     let mut nodes = BTreeMap::new();
     let mut waves: Vec<RolloutWaveView> = match core.rules(&document.key) {
         None => Vec::new(),
@@ -206,6 +237,11 @@ fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
             *wave.nodes.entry(member.state).or_default() += 1;
         }
     }
+    // The last wave that nobody declared is there for whom no other one takes.
+    let declared = core.rules(&document.key).map_or(0, |rules| rules.terms().waves.len());
+    if waves.len() > declared && waves.last().is_some_and(|wave| wave.nodes.is_empty()) {
+        waves.pop();
+    }
     RolloutView {
         id: document.id.clone(),
         channel: document.key.channel.clone(),
@@ -221,6 +257,8 @@ fn view(core: &Rollouts, document: &RolloutDocument) -> RolloutView {
             was_through: document.was_through,
         }),
         waits: waits(core, document),
+        frozen: frozen(core, document, now()),
+        newer: newer(core, heads, document),
         nodes,
         waves,
         waiting: Vec::new(),
@@ -265,6 +303,7 @@ fn node_view(core: &Rollouts, key: &RolloutKey, node: &NodeId) -> Option<NodeRol
         since: member.since,
         before: member.before,
         cause: member.failure.as_ref().map(ToString::to_string),
+        silent_since: None,
         boot: None,
         passed: Vec::new(),
     })
@@ -289,5 +328,6 @@ fn explained_view(
         state: explained.state,
         since: explained.since,
         cause: explained.cause.as_ref().map(words),
+        silent_since: None,
     }
 }
