@@ -136,24 +136,31 @@ fn what_is_loaded_takes_no_slot_again() {
 #[test]
 fn who_said_why_it_does_not_begin_is_asked_last() {
     let names: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
-    let mut nodes: Vec<(&str, &[(&str, &str)])> = names.iter().map(|name| (name.as_str(), &[][..])).collect();
-    nodes.push(("well", &[]));
+    let nodes: Vec<(&str, &[(&str, &str)])> = names.iter().map(|name| (name.as_str(), &[][..])).collect();
+    // Whoever is asked says that it is paused, until each of them is to be asked again.
+    let all_say_so = |world: &mut Driven| {
+        let mut said = Vec::new();
+        while let Some(name) = names.iter().find(|name| world.is_asked(name)) {
+            world.say(name, RolloutEventBody::DispatchReject { code: "paused".to_owned() });
+            said.push(name.clone());
+        }
+        said
+    };
+    // By wave and name this one is asked last.
+    let well = all_say_so(&mut Driven::new(one_at_a_time(), &nodes)).pop().unwrap();
+    let well = well.as_str();
     let mut world = Driven::new(one_at_a_time(), &nodes);
-    // All but one say that they are paused, until each of them is to be asked again.
-    let all: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
-    world.call("well", Contact::Online, NextCall::Later);
-    while let Some(name) = all.iter().find(|name| world.is_asked(name)) {
-        world.say(name, RolloutEventBody::DispatchReject { code: "paused".to_owned() });
-    }
+    world.call(well, Contact::Online, NextCall::Later);
+    assert_eq!(all_say_so(&mut world).len(), 19);
     world.command(RolloutCommand::Pause);
     world.wait(120);
-    world.contact("well", Contact::Online);
+    world.contact(well, Contact::Online);
     world.command(RolloutCommand::Resume);
-    assert!(world.is_asked("well"), "{}", world.why("well"));
-    world.activate("well");
-    world.pass("well");
-    assert_eq!(world.converged("well", 0), EventAnswer::Accepted);
-    assert!(all.iter().any(|name| world.is_asked(name)), "they are asked again");
+    assert!(world.is_asked(well), "{}", world.why(well));
+    world.activate(well);
+    world.pass(well);
+    assert_eq!(world.converged(well, 0), EventAnswer::Accepted);
+    assert!(names.iter().any(|name| world.is_asked(name)), "they are asked again");
     assert_eq!(world.state(), RolloutState::Terminal, "and their gate passed all the same");
 }
 
