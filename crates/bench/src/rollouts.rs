@@ -73,7 +73,7 @@ fn planned(count: usize, figures: &Figures) -> Result<(), BenchError> {
         rollouts.handle(RolloutInput::Contact { node: node.clone(), contact, next_call }, BEGINS);
     }
     let began = Instant::now();
-    let step = rollouts.handle(RolloutInput::Published(new), BEGINS);
+    let step = rollouts.handle(RolloutInput::Published(vec![new]), BEGINS);
     if !matches!(step.answer, RolloutAnswer::Published(Ok(()))) {
         return Err(format!("the rollout did not begin: {:?}", step.answer).into());
     }

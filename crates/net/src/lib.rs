@@ -37,7 +37,7 @@ pub mod url;
 pub mod websocket;
 
 pub use authority::BelievedAuthority;
-pub use certified_data::CertifiedData;
+pub use certified_data::{CertifiedData, MAX_CERTIFIED_BYTES, MAX_CERTIFIED_LABELS};
 pub use client::Destination;
 pub use identity::{CertifiedPeer, PeerRole};
 pub use proxy::ProxyUrl;

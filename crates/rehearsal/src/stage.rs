@@ -112,7 +112,7 @@ impl<'r> Stage<'r> {
             terms: Arc::clone(&self.rehearsal.terms),
             nodes: nodes.collect(),
         };
-        match self.give(RolloutInput::Published(new)) {
+        match self.give(RolloutInput::Published(vec![new])) {
             RolloutAnswer::Published(Err(refusal)) => Err(RehearseError::Publish(refusal)),
             _ => Ok(()),
         }

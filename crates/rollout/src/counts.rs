@@ -85,9 +85,7 @@ pub(crate) fn may_begin(record: &MemberRecord, reach: NodeReach, is_open: bool, 
         && reach.may_be_asked();
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     free && match (record.state, record.goal) {
-        (NodeRolloutState::Pending, MemberGoal::Target) => {
-            (is_open && !is_pinned) || record.has_no_earlier_release()
-        }
+        (NodeRolloutState::Pending, MemberGoal::Target) => is_open && !is_pinned,
         (NodeRolloutState::Converged, MemberGoal::Before) => true,
         _ => false,
     }
@@ -105,7 +103,7 @@ pub(crate) fn derive(
     // One that said why it does not begin yet counts apart, and may begin all the same while it is asked again.
     let is_asked = record.state == NodeRolloutState::Pending && in_flight;
     let may_begin = matches!(class, MemberClass::Open | MemberClass::Moving) || is_asked;
-    let holds_edges = is_open && (may_begin || stuck && !record.has_no_earlier_release());
+    let holds_edges = is_open && (may_begin || stuck);
     DerivedCounts {
         class,
         holds_edges,
@@ -130,7 +128,7 @@ fn is_to_return(record: &MemberRecord, contact: Option<Contact>) -> bool {
 
 fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> MemberClass {
     use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
-    if record.has_no_earlier_release() || record.skipped.is_some() || record.passed_on {
+    if record.skipped.is_some() || record.passed_on {
         return MemberClass::Apart;
     }
     if record.has_failed() {

@@ -226,7 +226,7 @@ impl Rollouts {
         if let Some(paused) = &rollout.document.paused {
             return Some(WaitCause::Paused { by: paused.by.clone(), at: paused.at });
         }
-        if !rollout.is_open(record.placement.wave) && !record.has_no_earlier_release() {
+        if !rollout.is_open(record.placement.wave) {
             return Some(self.closed_wave(rollout));
         }
         rollout.rules.frozen(self.now).map(|(name, _)| WaitCause::Frozen(name.to_owned()))
@@ -277,9 +277,6 @@ impl Rollouts {
         if let Some(at) = record.retry_at {
             let held_off = record.held_off.map(|held| WaitCause::HeldOff { why: held.why, at });
             return Some(held_off.unwrap_or(WaitCause::Retry { at, attempts: record.attempts }));
-        }
-        if record.has_no_earlier_release() {
-            return None;
         }
         let holding = rollout.holding_edges() & record.placement.after;
         if let Some(edge) = bits(holding).next() {

@@ -94,11 +94,6 @@ impl Rollouts {
 
 /// Whether what a node is confirmed on in an earlier rollout is what it had before a later one.
 fn takes_before(later: &MemberRecord, earlier: &RolloutKey) -> bool {
-    // One that was asked there when it had nothing counts nowhere until it is through: it would take slots that nobody
-    // gave it.
-    let waits = later.state == NodeRolloutState::Pending && later.asked.is_none();
-    let counts_late = later.has_no_earlier_release() && !waits;
     // It told of the release that it has since, which went to all at once, before it told of this one.
-    let has_later = later.before > Some(earlier.seq);
-    !counts_late && !has_later
+    later.before <= Some(earlier.seq)
 }

@@ -201,16 +201,11 @@ impl LiveRollout {
         }
         if may_begin(&member.record, reach, self.is_open(placement.wave), now) {
             let held = nodes.get(node).map(|known| known.holds.as_slice()).unwrap_or_default();
-            let lacks: Vec<BudgetIndex> = match member.record.has_no_earlier_release() {
-                true => Vec::new(),
-                false => {
-                    let budgets = self.budgets_of(&member.record).into_iter();
-                    budgets.filter(|budget| !held.contains(budget)).collect()
-                }
-            };
+            let budgets = self.budgets_of(&member.record).into_iter();
+            let lacks: Vec<BudgetIndex> = budgets.filter(|budget| !held.contains(budget)).collect();
             let waits_for = match member.record.goal {
-                MemberGoal::Target if !member.record.has_no_earlier_release() => placement.after,
-                MemberGoal::Target | MemberGoal::Before => 0,
+                MemberGoal::Target => placement.after,
+                MemberGoal::Before => 0,
             };
             let needs = ReadyNeeds { goal: member.record.goal, budgets: lacks, waits_for };
             let is_held_off = member.record.held_off.is_some();

@@ -212,7 +212,7 @@ impl MemberRecord {
     /// newer rollout asked, is not.
     pub(crate) fn is_on_its_way(&self) -> bool {
         use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
-        let counts = self.before.is_some() && self.skipped.is_none() && !self.passed_on;
+        let counts = self.skipped.is_none() && !self.passed_on;
         counts
             && match self.state {
                 Pending | Converged => self.asked.is_some(),
@@ -222,7 +222,8 @@ impl MemberRecord {
             }
     }
 
-    /// A node that had no release is taken along at once and counts nowhere: it has nothing that could break.
+    /// A node that had no release. It waits for its wave as any other and is pointed to nothing until then. Nobody sends it back,
+    /// as there is no release to point it to: where it fails its host goes back by itself, to how it was found.
     pub fn has_no_earlier_release(&self) -> bool {
         self.before.is_none()
     }

@@ -117,7 +117,10 @@ impl Rollouts {
 
     fn take(&mut self, input: RolloutInput) -> RolloutAnswer {
         match input {
-            RolloutInput::Published(new) => RolloutAnswer::Published(self.publish(new)),
+            RolloutInput::Published(new) => {
+                let published: Vec<_> = new.into_iter().map(|new| self.publish(new)).collect();
+                RolloutAnswer::Published(published.into_iter().collect())
+            }
             RolloutInput::AtOnce { head } => {
                 self.end_before(&head);
                 RolloutAnswer::None

@@ -19,8 +19,9 @@ use crate::state::RolloutState;
 /// Something that happened.
 #[derive(Clone, Debug)]
 pub enum RolloutInput {
-    /// A verified release with rollout terms was published.
-    Published(NewRollout),
+    /// Verified releases with rollout terms were published, those of all channels at once: none begins before each is known,
+    /// as one may go after another.
+    Published(Vec<NewRollout>),
     /// A channel points to a release that goes to its nodes at once: the rollouts that it had before end for good.
     AtOnce {
         /// That release.
@@ -186,7 +187,7 @@ pub enum RolloutAnswer {
     Event(EventAnswer),
     /// To a command.
     Command(Result<(), CommandRefusal>),
-    /// To a release.
+    /// To releases: why the first one is refused that is. The others begin.
     Published(Result<(), PublishRefusal>),
 }
 

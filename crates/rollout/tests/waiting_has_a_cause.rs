@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
+use ::model::rollout::RolloutTask;
 use ::model::share::Share;
 use ::model::status::Contact;
 use ::model::window::DeclaredWindow;
 use ::model::{Channel, Timestamp};
 use rollout::member::MAX_ATTEMPTS;
 use rollout::{
-    BeginRefusal, CommandRefusal, EventAnswer, HaltCause, MemberFailure, NodeRolloutState, RolloutAnswer,
-    RolloutCommand, RolloutEffect, RolloutEventBody, RolloutInput, RolloutKey, RolloutState, WaitCause,
+    BeginRefusal, BeginWait, CommandRefusal, EventAnswer, HaltCause, MemberFailure, NodeRolloutState,
+    RolloutAnswer, RolloutCommand, RolloutEffect, RolloutEventBody, RolloutInput, RolloutKey, RolloutState,
+    WaitCause,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, NodeEdge, OnFailure, PinTerms, WaveMembers};
@@ -167,7 +169,7 @@ fn edges_pins_freezes_and_times_are_named() {
     assert!(world.is_asked("pinned"), "a pin ends");
 }
 
-/// What holds others back is not the cause of one that waits for something else, nor of one that has nothing yet.
+/// What holds others back is not the cause of one that waits for something else. One that has nothing yet waits as any other.
 #[test]
 fn an_edge_holds_those_alone_whom_it_names() {
     let mut terms = all_at_once();
@@ -185,7 +187,7 @@ fn an_edge_holds_those_alone_whom_it_names() {
     let channel = world.key.channel.clone();
     world.give(RolloutInput::Joined { channel, node: joining("new", WEB, None) });
     world.contact("new", Contact::Online);
-    assert!(world.is_asked("new"), "it has nothing that could break");
+    assert!(world.why("new").ends_with("1 nodes of `tier=db` go before it"), "{}", world.why("new"));
 }
 
 /// A circle holds nobody while somebody closes it.
@@ -306,6 +308,27 @@ fn a_channel_goes_after_another() {
     assert!(world.why("b").contains("was asked"), "{}", world.why("b"));
 }
 
+/// Releases of one publish are known before any begins: whichever channel's name comes first.
+#[test]
+fn a_channel_goes_after_another_of_the_same_publish() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    let stable = world.key.channel.clone();
+    for name in ["edge", "zone"] {
+        // The one before is through, and would let it go.
+        through(&mut world, "a");
+        let seq = world.key.seq + 1;
+        let terms = RolloutTerms { after: vec![stable.clone()], ..all_at_once() };
+        let newer = release(&stable, seq, all_at_once(), vec![joining("a", WEB, Some(seq - 1))]);
+        let other = release(&name.parse().unwrap(), seq, terms, vec![joining(name, WEB, Some(40))]);
+        (world.key, world.id) = (newer.key.clone(), newer.id.clone());
+        let waits = other.key.clone();
+        assert_eq!(world.publish_together(vec![other, newer]), Ok(()));
+        world.contact(name, Contact::Online);
+        assert_eq!(world.rollouts.waits_to_begin(&waits), Some(BeginWait::Channel(stable.clone())), "{name}");
+        assert!(world.rollouts.member(&waits, &node_id(name)).unwrap().asked.is_none(), "{name}");
+    }
+}
+
 /// A halt is no end: whoever goes after it waits until an operator lets it go on.
 #[test]
 fn a_channel_waits_for_one_that_was_halted() {
@@ -389,21 +412,52 @@ fn a_slot_that_a_halt_frees_is_taken_in_the_same_step() {
     assert!(world.why("c").contains("was asked"), "{}", world.why("c"));
 }
 
+/// A node that had no release waits for its wave as any other, and is pointed to nothing until then.
 #[test]
-fn who_joins_is_in_its_wave_and_who_has_nothing_is_taken_along() {
+fn who_joins_is_in_its_wave_whether_it_had_a_release_or_none() {
     let mut world = Driven::new(canary_first(), &[("db", DB)]);
     let channel = world.key.channel.clone();
     for (name, before) in [("late", Some(40)), ("new", None)] {
         world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, before) });
         world.contact(name, Contact::Online);
     }
-    assert!(!world.is_asked("late") && world.is_asked("new"));
-    assert_eq!(world.rollouts.pointer(&node_id("late")).unwrap().release, Some(40));
-    assert_eq!(world.rollouts.pointer(&node_id("new")).unwrap().release, Some(41));
+    for (name, before) in [("late", Some(40)), ("new", None)] {
+        assert!(world.why(name).contains("its wave is closed"), "{}", world.why(name));
+        let pointer = world.rollouts.pointer(&node_id(name)).unwrap();
+        assert_eq!((pointer.release, pointer.dispatch.task), (before, RolloutTask::Hold), "{name}");
+    }
     world.activate("db");
     world.give(RolloutInput::Removed { channel, node: node_id("db") });
-    assert!(world.is_asked("late"), "who is removed in mid-wave holds nobody");
+    assert!(world.is_asked("late") && world.is_asked("new"), "who is removed in mid-wave holds nobody");
     assert!(world.why("db").is_empty());
+}
+
+/// The first release of a channel goes through its waves: one that fails there halts it, and nobody else gets it. The host goes
+/// back to how it was found.
+#[test]
+fn a_first_release_goes_wave_by_wave() {
+    let mut world = Driven::new(canary_first(), &[]);
+    let channel = world.key.channel.clone();
+    for (name, labels) in [("db", DB), ("web", WEB)] {
+        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, labels, None) });
+        world.contact(name, Contact::Online);
+    }
+    assert!(world.is_asked("db") && !world.is_asked("web"));
+    assert_eq!(world.state(), RolloutState::Active, "nobody is confirmed");
+    world.activate("db");
+    world.fail("db");
+    assert_eq!(world.state(), RolloutState::Failed);
+    assert!(world.member("db").in_flight(), "until it is back");
+    let back = RolloutEventBody::RollbackComplete { release: 0 };
+    assert_eq!(world.say("db", back), EventAnswer::Accepted);
+    assert!(!world.member("db").in_flight() && world.member("db").state == NodeRolloutState::Reverted);
+    for name in ["db", "web"] {
+        let pointer = world.rollouts.pointer(&node_id(name)).unwrap();
+        assert_eq!((pointer.release, pointer.dispatch.task), (None, RolloutTask::Hold), "{name}");
+    }
+    world.give(RolloutInput::Joined { channel, node: joining("late", DB, None) });
+    world.contact("late", Contact::Online);
+    assert!(!world.is_asked("late"), "behind a halt who comes gets nothing");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use model::object::ObjectKey;
 use model::{Hostname, Kind};
 use net::CertifiedData;
-use net::certified_data::{MAX_CERTIFIED_BYTES, MAX_CERTIFIED_LABELS};
+use net::{MAX_CERTIFIED_BYTES, MAX_CERTIFIED_LABELS};
 use net::issue::{CertificateRequest, node_request, node_validity};
 use net::tls::ClientKey;
 use serde_json::{Value, json};

@@ -198,9 +198,7 @@ fn wave_may_open(change: &RolloutChange, wave: usize, around: &Surroundings<'_>)
     }
     let (mut counted, mut failed) = (0, 0);
     for member in rows.members.values().filter(|member| usize::from(member.placement.wave) == newest) {
-        let apart =
-            member.skipped.is_some() || member.passed_on || member.before.is_none() || member.forgiven;
-        if apart {
+        if member.skipped.is_some() || member.passed_on || member.forgiven {
             continue;
         }
         match member.state {

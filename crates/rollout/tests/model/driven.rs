@@ -83,6 +83,10 @@ impl Driven {
     }
 
     pub fn publish(&mut self, new: NewRollout) -> Result<(), PublishRefusal> {
+        self.publish_together(vec![new])
+    }
+
+    pub fn publish_together(&mut self, new: Vec<NewRollout>) -> Result<(), PublishRefusal> {
         match self.give(RolloutInput::Published(new)) {
             RolloutAnswer::Published(result) => result,
             other => panic!("{other:?}"),

@@ -174,13 +174,13 @@ impl SimNode {
     /// The rollout in which it has begun and is, as far as it knows, neither confirmed nor back.
     pub fn disrupted_by(&self, now: Timestamp) -> Option<&RolloutId> {
         if let Some(host) = &self.host {
-            let part = host.part().filter(|_| self.confirmed.is_some() && host.is_disrupted(now));
+            let part = host.part().filter(|_| host.is_disrupted(now));
             return part.map(|(rollout, _)| rollout);
         }
         let returning =
             self.probation.as_ref().filter(|_| self.returns()).map(|probation| &probation.rollout);
         let by_job = self.job.as_ref().map(|job| &job.rollout);
-        returning.or(by_job).filter(|_| self.confirmed.is_some())
+        returning.or(by_job)
     }
 
     /// How soon it calls again.

@@ -27,7 +27,9 @@ impl Story<'_> {
             RolloutInput::Command { rollout, command, .. } => {
                 println!("{now} plane {plane}: {rollout} {command:?} -> {answer:?}");
             }
-            RolloutInput::Published(new) => println!("{now} plane {plane}: {} is published", new.key),
+            RolloutInput::Published(new) => {
+                new.iter().for_each(|new| println!("{now} plane {plane}: {} is published", new.key));
+            }
             _ => {}
         }
         let Some(stored) = stored else { return };

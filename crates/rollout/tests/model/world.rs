@@ -161,7 +161,7 @@ impl World {
         self.newest.insert(channel.clone(), seq);
         self.at_once.remove(channel);
         let plane = self.rng.below(self.planes.len() as u64) as usize;
-        self.give(plane, RolloutInput::Published(NewRollout { key, id, header, terms, nodes }));
+        self.give(plane, RolloutInput::Published(vec![NewRollout { key, id, header, terms, nodes }]));
         self.reach("published");
     }
 
@@ -290,14 +290,12 @@ impl World {
             let mut records = rows().filter_map(|rows| rows.members.get(&node.id));
             let counted =
                 records.any(|record| record.in_flight() || record.skipped.is_some() || record.slot_left);
-            // Its word was taken that it confirms, or it had nothing that could break when it was asked; it
-            // may not have heard the one, nor told the other of what it confirmed since.
+            // Its word was taken that it confirms, and it may not have heard that.
             let of = rows().find(|rows| rows.document.id == *by);
             let is_over = of.is_some_and(|rows| {
                 let key = (rows.document.key.clone(), node.id.clone());
                 let mut events = self.accepted.get(&key).into_iter().flatten();
                 events.any(|event| matches!(event, RolloutEventBody::Converged { .. }))
-                    || rows.members.get(&node.id).is_some_and(MemberRecord::has_no_earlier_release)
             });
             let is_ended = self.ended.contains(by);
             assert!(counted || is_over || is_ended, "{} is on its way and counts nowhere", node.hostname);

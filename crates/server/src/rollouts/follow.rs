@@ -43,16 +43,17 @@ impl RolloutOwner {
             return Ok(BTreeSet::new());
         }
         let channels = members_of(plane, heads);
-        let mut inputs = Vec::new();
+        let mut new = Vec::new();
         for head in heads.channels.values() {
             if let HeadStep::Begin = rollouts.core().follow_head(&key_of(head), kind_of(head)) {
                 let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
-                inputs.push(RolloutInput::Published(begins(plane, head, nodes).await?));
+                new.push(begins(plane, head, nodes).await?);
             }
         }
-        let taken = rollouts.take(plane, &plane.store, inputs, Vec::new()).await?;
-        for answer in taken.answers {
-            if let RolloutAnswer::Published(Err(refusal)) = answer {
+        if !new.is_empty() {
+            let published = vec![RolloutInput::Published(new)];
+            let taken = rollouts.take(plane, &plane.store, published, Vec::new()).await?;
+            if let Some(RolloutAnswer::Published(Err(refusal))) = taken.answers.first() {
                 return Err(Problem::new(Code::Internal, format!("a rollout cannot begin: {refusal}")));
             }
         }
