@@ -130,16 +130,17 @@ fn what_it_was_confirmed_on_before_is_what_it_has() {
 #[test]
 fn who_had_nothing_is_on_its_way_too() {
     let mut world = Driven::new(all_at_once(), &[]);
-    let channel = world.key.channel.clone();
-    world.give(RolloutInput::Joined { channel, node: joining("a", &[], None) });
+    publish(&mut world, 42, all_at_once(), vec![joining("a", &[], None)]);
+    let first = world.rollouts.document(&key(&world, 42)).unwrap().clone();
+    (world.key, world.id) = (first.key, first.id);
     world.contact("a", Contact::Online);
     world.activate("a");
     world.pass("a");
-    publish(&mut world, 42, all_at_once(), vec![joining("a", &[], None)]);
-    let newer = |world: &Driven| world.rollouts.member(&key(world, 42), &node_id("a")).unwrap().clone();
+    publish(&mut world, 43, all_at_once(), vec![joining("a", &[], None)]);
+    let newer = |world: &Driven| world.rollouts.member(&key(world, 43), &node_id("a")).unwrap().clone();
     assert_eq!((newer(&world).asked, newer(&world).before), (None, None));
     assert_eq!(world.converged("a", 0), EventAnswer::Accepted);
-    assert_eq!((newer(&world).asked.is_some(), newer(&world).before), (true, Some(41)));
+    assert_eq!((newer(&world).asked.is_some(), newer(&world).before), (true, Some(42)));
 }
 
 /// Who publishes decides over the newest rollout of the channel; of the first one, over that there is none.

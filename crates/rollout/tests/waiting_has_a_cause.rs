@@ -436,10 +436,13 @@ fn who_joins_is_in_its_wave_whether_it_had_a_release_or_none() {
 /// back to how it was found.
 #[test]
 fn a_first_release_goes_wave_by_wave() {
-    let mut world = Driven::new(canary_first(), &[]);
-    let channel = world.key.channel.clone();
-    for (name, labels) in [("db", DB), ("web", WEB)] {
-        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, labels, None) });
+    let mut world = Driven::new(all_at_once(), &[]);
+    let channel: Channel = "new".parse().unwrap();
+    let nodes = vec![joining("db", DB, None), joining("web", WEB, None)];
+    let first = release(&channel, 42, canary_first(), nodes);
+    (world.key, world.id) = (first.key.clone(), first.id.clone());
+    assert_eq!(world.publish(first), Ok(()));
+    for name in ["db", "web"] {
         world.contact(name, Contact::Online);
     }
     assert!(world.is_asked("db") && !world.is_asked("web"));
