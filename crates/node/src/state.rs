@@ -42,6 +42,12 @@ impl Adoption {
         ObjectSet::of(self.objects.iter().map(|(key, stub)| (key.clone(), stub.clone())))
     }
 
+    /// Whether the host is as it was found: what it held failed, and it had nothing before. Of that release the header
+    /// stays, for its floor, with a set of no object.
+    pub fn is_as_found(&self) -> bool {
+        self.root == Digest::ZERO
+    }
+
     /// What a check-in says of it.
     pub fn held(&self) -> HeldRelease {
         HeldRelease { channel: self.channel.clone(), seq: self.seq, header: self.digest, root: self.root }

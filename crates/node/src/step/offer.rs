@@ -135,7 +135,11 @@ impl Node {
             freshness: Some(pending.adopted.freshness),
             adopted_at: now,
         };
-        let is_held = self.adoption.as_ref().is_some_and(|held| held.digest == adoption.digest);
+        // A host that is back as it was found has that header still, and nothing of its set.
+        let is_held = self
+            .adoption
+            .as_ref()
+            .is_some_and(|held| (held.digest, held.root) == (adoption.digest, adoption.root));
         if pending.adopted.header.rollout.is_some() && !is_held {
             let is_before = pending.rollout_seq.is_some_and(|seq| seq > adoption.seq);
             return self.prepare(adoption, &pending.adopted.header, is_before, effects);

@@ -12,6 +12,9 @@
 //!                          not begun: RollbackComplete in the log
 //! ```
 //!
+//! What the host returned from is never adopted at once, and says why (ROL-12). Asked for it is begun all the same: the
+//! activation refuses it, and the rollout hears that.
+//!
 //! Invariants: on a host that holds a release, nothing is begun whose acknowledgement was not taken by the control plane;
 //! what would have it refuse a request keeps it from beginning; one release is switched to or left at a time;
 //! the signed terms, and nothing that an answer says, decide the wave, its time, freezes, pins, its soak and whether a halt
@@ -20,10 +23,12 @@
 mod requests;
 mod trial;
 
+use activation::{ActivationRefusal, ReturnCause};
 use model::Timestamp;
 use model::exchange::{Answer, Offer};
 use model::log::Cursor;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
+use model::unadopted::UnadoptedCause;
 use rollout::BeginRefusal;
 use trust::Header;
 use trust::rollout_terms::OnFailure;
@@ -177,32 +182,49 @@ impl Node {
         let terms = header.ok().and_then(|header: Header| header.rollout);
         let wave = prepared.and_then(|prepared| {
             let terms = terms.ok_or("its rollout cannot be read")?;
-            wave_of(terms, &self.identity.hostname, &prepared)
+            wave_of(terms, &self.identity.hostname, *prepared)
         });
         match wave {
             Ok(wave) => {
                 let is_before = waiting.is_before;
+                let quarantined = wave.quarantined.clone();
                 waiting.prepared = Some(wave);
-                self.not_stuck();
+                match quarantined {
+                    None => self.not_stuck(),
+                    Some(cause) => self.tell_quarantined(cause, now, effects),
+                }
                 match is_before {
                     true => self.adopt_release_before(now, effects),
                     // The control plane asked before it was here.
                     false => self.hurry(now),
                 }
             }
-            Err(why) => self.on_stuck(model::unadopted::UnadoptedCause::Keep, &why, now, effects),
+            Err(why) => self.on_stuck(UnadoptedCause::Keep, &why, now, effects),
         }
+    }
+
+    /// Why what the host is pointed to is not held, while it is not asked for, or when its activation is refused.
+    fn tell_quarantined(&mut self, cause: ReturnCause, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        self.stuck = 0;
+        let why = ActivationRefusal::Quarantined { cause }.to_string();
+        self.tell_unadopted(UnadoptedCause::Other, &why, now, effects);
+    }
+
+    /// Nothing was adopted yet, or what was failed and the host is as it was found.
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.adoption.as_ref().is_none_or(Adoption::is_as_found)
     }
 
     /// A host that holds nothing takes the release that it is pointed to until a later one begins: the rollout of that one
     /// is through, nobody asks for it any more, and it has nothing that could break. Its signed terms say when, as of any.
     fn adopt_release_before(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if self.adoption.is_some() {
+        if !self.holds_nothing() {
             return;
         }
         let ReleaseChange::Waiting(waiting) = &self.change else { return };
         let Some(wave) = &waiting.prepared else { return };
-        if self.begin_refusal(wave, now).is_some() {
+        // What the host returned from may have been well everywhere else.
+        if wave.quarantined.is_some() || self.begin_refusal(wave, now).is_some() {
             return;
         }
         let adoption = waiting.adoption.clone();
@@ -319,7 +341,7 @@ impl Node {
             other => return self.change = other,
         };
         let WaitingRelease { adoption, prepared, .. } = *waiting;
-        let Some(PreparedWave { rules, placement, probes }) = prepared else { return };
+        let Some(PreparedWave { rules, placement, probes, .. }) = prepared else { return };
         self.rollout.acknowledgement = None;
         self.rollout.begun = Some(dispatch.rollout.clone());
         let terms = rules.terms();
