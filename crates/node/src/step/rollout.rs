@@ -51,7 +51,7 @@ pub(super) struct RolloutParticipation {
     rejected: Option<RejectedDispatch>,
     /// What it began last, where the host did not leave it since: it was refused, where it is no part of the node any more.
     begun: Option<RolloutId>,
-    /// It was to go back in this rollout, which it did not begin, and said so: once.
+    /// It was to go back in this rollout, which changed nothing here, and said so: once for each time that it is asked.
     unbegun: Option<RolloutId>,
     answers: CountedAnswers,
     switch: Option<SwitchStage>,
@@ -358,7 +358,7 @@ impl Node {
             self.rollout.trial = TrialStage::UnderWay;
         }
         let terms = activation_terms(&terms.confirm, terms.on_failure);
-        let adoption = Adoption { adopted_at: now, ..adoption };
+        let adoption = adoption.begun_on(self.adoption.as_ref(), now);
         let request = ActivationRequest { part, adoption, terms, probes };
         effects.push(NodeEffect::Activate(Box::new(request)));
     }
@@ -368,27 +368,37 @@ impl Node {
     fn on_go_back(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.forget_other(dispatch);
         let Some(part) = self.rollout.is_part(dispatch) else {
-            return self.did_not_begin(dispatch, now, effects);
+            return self.changed_nothing(dispatch, now, effects);
         };
+        // There is no way back from it: what the host had before is the same, and what an activation would go back to is
+        // of a rollout before.
+        if self.adoption.as_ref().is_some_and(|held| held.root == part.root && held.leads_nowhere(part.seq)) {
+            return self.changed_nothing(dispatch, now, effects);
+        }
         // Whatever is pointed to: the control plane may not know yet what the host had.
         if part.on_failure == OnFailure::Rollback {
             effects.push(NodeEffect::GoBack(part.root));
         }
     }
 
-    /// What it acknowledged is called back before it began: it is on what it had, and says so. Until then it counts as
-    /// under way, and keeps its slot of a budget.
-    fn did_not_begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+    /// What it acknowledged is called back before it began, or gave it the set that it had before: it is on what it had,
+    /// and says so. Until then it counts as under way, and keeps its slot of a budget.
+    fn changed_nothing(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if self.rollout.keeps_others_out() {
             return;
         }
         self.drop_waiting();
-        let Some(held) = self.adoption.as_ref().filter(|held| held.seq != dispatch.seq) else { return };
+        let held = self.adoption.as_ref().filter(|held| !held.is_as_found());
+        let before = held.map_or(Some(0), |held| match held.seq == dispatch.seq {
+            true => held.same_as,
+            false => Some(held.seq),
+        });
+        let Some(release) = before else { return };
         let is_said = self.rollout.unbegun.as_ref() == Some(&dispatch.rollout);
         if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
-        let event = RolloutEventBody::RollbackComplete { release: held.seq };
+        let event = RolloutEventBody::RollbackComplete { release };
         effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));
         self.rollout.unbegun = Some(dispatch.rollout.clone());
         self.contact_pending = true;

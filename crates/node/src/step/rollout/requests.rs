@@ -115,6 +115,8 @@ impl Node {
         if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
+        // Called back again, it says so again.
+        self.rollout.unbegun = None;
         let rollout = rollout.clone();
         self.rollout.acknowledgement =
             Some(Acknowledgement { rollout: rollout.clone(), until, fact: None, taken: false });
