@@ -129,7 +129,9 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     let last_run: StateFile<LastRun> = StateFile::new(&disk, state.join("last-run.json"), 0o600);
     let kept: StateFile<FreshnessRecord> = StateFile::new(&disk, state.join(FRESHNESS_FILE), 0o600);
     let kept = kept.load().map_err(failed)?.value;
-    let release = adoption.load().map_err(failed)?.value.map(|adoption| HeldReleaseView {
+    // Back as it was found, the host holds none: what it left, and why, is said beside.
+    let adoption = adoption.load().map_err(failed)?.value.filter(|adoption| !adoption.is_as_found());
+    let release = adoption.map(|adoption| HeldReleaseView {
         freshness: FreshnessRecord::restored(&adoption, kept.as_ref()).view(),
         seq: adoption.seq,
         channel: adoption.channel,
@@ -304,7 +306,11 @@ impl fmt::Display for StatusText<'_> {
         match &view.release {
             // A control plane that answered would have sent the release that has an entry for this host.
             None if unassigned.is_some() => {}
-            None => writeln!(f, "release        none yet: nothing is converged")?,
+            None => {
+                let wave = view.contact().and_then(|contact| contact.awaited_wave.as_ref());
+                let wave = wave.map(|wave| format!("; {}", wave.text())).unwrap_or_default();
+                writeln!(f, "release        none yet: nothing is converged{wave}")?;
+            }
             Some(release) => {
                 let (seq, channel, root) = (release.seq, &release.channel, release.root.short());
                 writeln!(

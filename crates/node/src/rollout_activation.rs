@@ -322,6 +322,10 @@ mod tests {
         });
         let returned: ActivationRecord = serde_json::from_value(returned).unwrap();
         assert_eq!(of_third().resumed(&returned, &now).len(), 2, "one that was is told");
+        // ROL-12: so is one of a host that held nothing before, and is as it was found.
+        let as_found = ActivationRecord { confirmed: Generation::AS_FOUND, ..returned };
+        let back = RolloutEventBody::RollbackComplete { release: 0 };
+        assert_eq!(of_third().resumed(&as_found, &now).last(), Some(&back));
     }
 
     /// A return by a halt puts nothing in quarantine: a process that ends before it said so leaves that in the record.

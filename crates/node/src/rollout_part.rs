@@ -1,7 +1,7 @@
 //! What a node does of a rollout, as values: [`RolloutPart`] is what is durable of it, [`ActivationRequest`] what the shell
 //! activates (ROL-5, ROL-7).
 
-use activation::{ActivationTerms, AfterConfirm, ContactRule, ProbeTopology};
+use activation::{ActivationTerms, AfterConfirm, ContactRule, ProbeTopology, ReturnCause};
 use lang::Value;
 use model::Digest;
 use model::policy::Policy;
@@ -48,6 +48,8 @@ pub struct PreparedRelease {
     pub policy: Policy,
     /// What the release declares of the node: `groups`, a list of names, and `labels`, a map of texts.
     pub declared: Value,
+    /// Why this host returned from it before, where its quarantine holds that.
+    pub quarantined: Option<ReturnCause>,
 }
 
 /// Where the activation of a release stands, as far as the node's step goes by it.

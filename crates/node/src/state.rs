@@ -34,6 +34,9 @@ pub struct Adoption {
     pub freshness: Option<Freshness>,
     /// When it was adopted.
     pub adopted_at: Timestamp,
+    /// The release that the host began it on, where that gave the node the same set: to leave this one changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<u64>,
 }
 
 impl Adoption {
@@ -42,9 +45,30 @@ impl Adoption {
         ObjectSet::of(self.objects.iter().map(|(key, stub)| (key.clone(), stub.clone())))
     }
 
+    /// Whether the host is as it was found: what it held failed, and it had nothing before. Of that release the header
+    /// stays, for its floor, with a set of no object.
+    pub fn is_as_found(&self) -> bool {
+        self.root == Digest::ZERO
+    }
+
+    /// Whether this is all that leaving a release comes to: it gives the set that the host had before.
+    pub(crate) fn leads_nowhere(&self, seq: u64) -> bool {
+        self.seq != seq || self.same_as.is_some()
+    }
+
     /// What a check-in says of it.
     pub fn held(&self) -> HeldRelease {
         HeldRelease { channel: self.channel.clone(), seq: self.seq, header: self.digest, root: self.root }
+    }
+
+    /// The same, as a host begins it that holds this.
+    pub fn begun_on(self, held: Option<&Adoption>, now: Timestamp) -> Adoption {
+        let same = held.filter(|held| held.root == self.root);
+        let same_as = same.and_then(|held| match held.seq == self.seq {
+            true => held.same_as,
+            false => Some(held.seq),
+        });
+        Adoption { adopted_at: now, same_as, ..self }
     }
 
     /// The same with the freshness that its record says: with the beacons that came since it was adopted.

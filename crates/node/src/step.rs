@@ -475,14 +475,24 @@ impl Node {
     /// ever later, however well the contacts in between go. It is logged once for each cause in turn.
     fn on_stuck(&mut self, cause: UnadoptedCause, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.change = ReleaseChange::None;
+        self.tell_unadopted(cause, why, now, effects);
+        self.stuck = self.stuck.saturating_add(1);
+        self.next_contact = now.plus(self.spread.backoff(self.stuck, self.settings.policy.contact()));
+    }
+
+    fn tell_unadopted(
+        &mut self,
+        cause: UnadoptedCause,
+        why: &str,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
         let since = self.unadopted.as_ref().map_or(now, |unadopted| unadopted.since);
         let unadopted = UnadoptedRelease::new(since, cause, why);
         if self.unadopted.as_ref() != Some(&unadopted) {
             effects.push(NodeEffect::Warn(unadopted.text()));
         }
         self.unadopted = Some(unadopted);
-        self.stuck = self.stuck.saturating_add(1);
-        self.next_contact = now.plus(self.spread.backoff(self.stuck, self.settings.policy.contact()));
     }
 
     fn not_stuck(&mut self) {
@@ -555,7 +565,8 @@ impl Node {
         self.not_stuck();
         let is_switch = self.switch_adopted();
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
-        if !is_switch && self.adoption.as_ref().is_none_or(|held| held.digest != adoption.digest) {
+        let is_other = |held: &Adoption| (held.digest, held.root) != (adoption.digest, adoption.root);
+        if !is_switch && self.adoption.as_ref().is_none_or(is_other) {
             effects.push(NodeEffect::AdoptedAtOnce(adoption.root));
         }
         let body = FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };

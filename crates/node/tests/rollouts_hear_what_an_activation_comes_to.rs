@@ -47,6 +47,7 @@ fn request() -> ActivationRequest {
         floor: Floor::default(),
         freshness: None,
         adopted_at: Timestamp(0),
+        same_as: None,
     };
     let rollout = "stable@4f1c".parse().unwrap();
     let part = RolloutPart { rollout, seq: 2, root, soak_secs: SOAK, on_failure: OnFailure::Halt };

@@ -87,6 +87,7 @@ pub fn release(seq: u64, modules: Vec<Module>, delegation: Option<&Delegation>) 
         floor: Floor { seq, ..Floor::default() },
         freshness: Some(Freshness { signed_at, window_secs: 20 * 365 * 24 * 3600 }),
         adopted_at: signed_at,
+        same_as: None,
     };
     (adoption, contents.into_iter().map(|(_, bytes)| bytes).collect())
 }

@@ -204,6 +204,11 @@ impl Activations {
         self.setup.returning.load(Ordering::Relaxed)
     }
 
+    /// What the owner works with.
+    pub(crate) fn setup(&self) -> &Arc<ActivationSetup> {
+        &self.setup
+    }
+
     /// The numbers of events in rollouts.
     pub(crate) fn log(&self) -> &Arc<RolloutLog> {
         &self.setup.log

@@ -6,6 +6,7 @@ use std::time::Duration;
 use activation::guarded::ContactAnswer;
 use model::collect::CollectInserting;
 use model::exchange::Answer;
+use model::rollout::RolloutTask;
 use net::tasks;
 use node::{FreshnessRecord, NodeInput, RenewalProof};
 
@@ -13,7 +14,7 @@ use super::Daemon;
 use crate::clock::now;
 use crate::contact::ContactFailure;
 use crate::events::DaemonEvent;
-use crate::local::messages::ContactProblem;
+use crate::local::messages::{AwaitedWave, ContactProblem};
 use crate::render::chain;
 use crate::renewal;
 use crate::status::UNASSIGNED_NEXT;
@@ -22,6 +23,20 @@ use crate::status::UNASSIGNED_NEXT;
 const KEPT_EVERY: Duration = Duration::from_secs(60);
 /// The most resources of which it is kept on how many other nodes they fail: a report names no more.
 const MAX_SAME_CAUSES: usize = 500;
+
+/// Whether no entry of what is published matches the host. An earlier control plane does not say so of one that holds nothing;
+/// one that speaks of a rollout has an entry for it.
+fn is_unassigned(answer: &Answer, holds_nothing: bool) -> bool {
+    answer.rollout.is_none() && (answer.unassigned || (holds_nothing && answer.offer.is_none()))
+}
+
+/// What a host that holds nothing waits for, where it is in a rollout that does not ask it yet. `failed`: the release that left
+/// it as it was found.
+fn awaited_wave(answer: &Answer, failed: Option<u64>) -> Option<AwaitedWave> {
+    let dispatch = answer.rollout.as_ref().filter(|dispatch| dispatch.task == RolloutTask::Hold)?;
+    let (rollout, wave) = (dispatch.rollout.clone(), dispatch.wave.clone());
+    (failed != Some(dispatch.seq)).then_some(AwaitedWave { rollout, wave })
+}
 
 impl Daemon {
     /// How fresh what is held is counts from now on, for what waits too.
@@ -46,9 +61,16 @@ impl Daemon {
         let same_cause: BTreeMap<String, u32> =
             named.map(|(name, nodes)| (name.clone(), *nodes)).collect_inserting();
         let before = self.local.shown().contact;
-        // An earlier control plane does not say so.
-        let nothing_yet = self.node.adoption().is_none() && answer.offer.is_none();
-        let unassigned = answer.unassigned || nothing_yet;
+        let held = self.node.adoption();
+        let unassigned = is_unassigned(answer, held.is_none());
+        // A release that failed, and left the host as it was found, is not waited for.
+        let failed = held.filter(|held| held.is_as_found()).map(|held| held.seq);
+        let awaited_wave = awaited_wave(answer, failed).filter(|_| held.is_none() || failed.is_some());
+        if let Some(wave) = &awaited_wave
+            && before.awaited_wave.is_none()
+        {
+            tracing::info!("{}", wave.text());
+        }
         if unassigned && !before.unassigned {
             tracing::warn!(
                 next = UNASSIGNED_NEXT,
@@ -64,6 +86,7 @@ impl Daemon {
             state.contact.answered = Some(at);
             (state.contact.problem, state.contact.reason) = (None, None);
             state.contact.unassigned = unassigned;
+            state.contact.awaited_wave = awaited_wave;
             state.contact.clock_ahead_ms = Some(ahead_ms);
             if state.contact.same_cause != same_cause {
                 state.contact.same_cause = same_cause;
@@ -144,5 +167,47 @@ impl Daemon {
                 tracing::warn!(%error, "the last contact cannot be kept for `muster-agent status`");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// ROL-1: one that waits for its wave is not told that nothing matches it.
+    #[test]
+    fn a_host_that_holds_nothing_waits_for_its_wave() {
+        let answer = |task: Option<&str>, unassigned: bool| -> Answer {
+            let rollout = task.map(|task| {
+                serde_json::json!({
+                    "rollout": "stable@4f1c", "seq": 3, "wave": "rest", "task": task, "soakSecs": 0,
+                })
+            });
+            let answer = serde_json::json!({
+                "nextCheckinSecs": 60, "unassigned": unassigned, "rollout": rollout,
+            });
+            serde_json::from_value(answer).unwrap()
+        };
+        for (task, says_so, holds_nothing, failed, unassigned, waits) in [
+            (Some("hold"), false, true, None, false, true),
+            (Some("hold"), true, true, None, false, true),
+            (Some("hold"), false, false, Some(2), false, true),
+            (Some("hold"), false, false, Some(3), false, false),
+            (Some("proceed"), false, true, None, false, false),
+            (None, false, true, None, true, false),
+            (None, true, false, None, true, false),
+            (None, false, false, None, false, false),
+        ] {
+            let answer = answer(task, says_so);
+            let got = (is_unassigned(&answer, holds_nothing), awaited_wave(&answer, failed).is_some());
+            assert_eq!(got, (unassigned, waits), "{task:?} {says_so} {holds_nothing} {failed:?}");
+        }
+        let wave = awaited_wave(&answer(Some("hold"), false), None).unwrap();
+        assert_eq!(
+            wave.text(),
+            "this host waits for wave rest of rollout stable@4f1c, and holds no release yet"
+        );
     }
 }

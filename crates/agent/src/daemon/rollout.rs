@@ -1,5 +1,6 @@
 //! The daemon's end of rollouts: what decides of a release when it is begun, and what the node says to a dispatch (ROL-5).
 
+use activation::GenerationId;
 use model::rollout::{RolloutEventBody, RolloutId};
 use net::tasks;
 use node::{Adoption, NodeInput};
@@ -11,9 +12,14 @@ use crate::render::chain;
 impl Daemon {
     /// Reads what of a release decides when and how it is activated.
     pub(super) fn prepare(&self, adoption: Adoption) {
-        let (storage, handle) = (self.storage.clone(), self.handle.clone());
+        let (storage, handle, setup) =
+            (self.storage.clone(), self.handle.clone(), self.activations.setup().clone());
         tasks::spawn(async move {
-            let prepared = storage.run(move |durable| durable.prepared(&adoption)).await;
+            let prepared = storage.run(move |durable| {
+                let quarantined = setup.files.quarantined(GenerationId(adoption.root))?;
+                durable.prepared(&adoption, quarantined)
+            });
+            let prepared = prepared.await;
             let prepared = prepared.map(Box::new).map_err(|error| chain(&error));
             handle.send(DaemonEvent::Input(NodeInput::Prepared(prepared))).await;
         });

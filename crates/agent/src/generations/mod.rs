@@ -33,7 +33,7 @@ mod watchdog;
 
 use std::path::{Path, PathBuf};
 
-use activation::{ActivationRecord, ActivationStage, BootMoment, Generation, GenerationId};
+use activation::{ActivationRecord, ActivationStage, BootMoment, Generation, GenerationId, ReturnCause};
 use model::Digest;
 use node::{Adoption, FreshnessRecord};
 use serde::{Deserialize, Serialize};
@@ -174,6 +174,18 @@ impl GenerationFiles {
     /// When the disk refuses, or a newer version wrote it.
     pub fn peek(&self) -> Result<PeekedFile<ActivationRecord>, SpoolError> {
         self.record.peek()
+    }
+
+    /// Why the host returned from a generation, where its quarantine holds that; by what is durable.
+    ///
+    /// # Errors
+    /// When the record cannot be read, or a newer version wrote it.
+    pub fn quarantined(&self, id: GenerationId) -> Result<Option<ReturnCause>, StateError> {
+        Ok(match self.peek().map_err(spool_error)? {
+            PeekedFile::Value(record) => record.quarantine.of(id).map(|known| known.cause.clone()),
+            // Whoever loads it forgets what the host returned from.
+            PeekedFile::Absent | PeekedFile::Damaged => None,
+        })
     }
 
     /// The record, for the process that has the state directory ([`ActivationRecord::found`]).

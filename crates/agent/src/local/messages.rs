@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::rollout::RolloutId;
+use model::text::one_line;
 use model::time::SLACK;
 use model::unadopted::UnadoptedRelease;
 use model::{Hostname, Pause, RunReport, Timestamp, UnmadeRun};
@@ -233,9 +235,30 @@ pub struct ContactView {
     /// By the last answer no entry of what is published matches this host. What it holds stays in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unassigned: bool,
+    /// By the last answer this host, which holds no release, waits for its wave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited_wave: Option<AwaitedWave>,
     /// Another host holds the node's key, as the control plane says: no releases, actions or objects come.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub identity_copied: bool,
+}
+
+/// What a host waits for that holds no release.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AwaitedWave {
+    /// The rollout that it is in.
+    pub rollout: RolloutId,
+    /// The wave of it.
+    pub wave: String,
+}
+
+impl AwaitedWave {
+    /// In words: the wave's name is the control plane's.
+    pub fn text(&self) -> String {
+        let AwaitedWave { rollout, wave } = self;
+        format!("this host waits for wave {} of rollout {rollout}, and holds no release yet", one_line(wave))
+    }
 }
 
 impl ContactView {

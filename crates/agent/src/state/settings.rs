@@ -1,5 +1,6 @@
 //! What a held release settles of how the node works.
 
+use activation::ReturnCause;
 use catalog::module::{Declared, Params};
 use lang::Value;
 use model::policy::Policy;
@@ -39,7 +40,11 @@ impl Durable {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn prepared(&self, adoption: &Adoption) -> Result<PreparedRelease, StateError> {
+    pub fn prepared(
+        &self,
+        adoption: &Adoption,
+        quarantined: Option<ReturnCause>,
+    ) -> Result<PreparedRelease, StateError> {
         let HeldSettings { policy, .. } = self.settings(adoption)?;
         let is_params = |key: &ObjectKey| key.section.kind.as_str() == Kind::PARAMS;
         let declared = match adoption.objects.iter().find(|(key, _)| is_params(key)) {
@@ -50,6 +55,6 @@ impl Durable {
         let labels = declared.labels.into_iter().map(|(name, value)| (name, Value::Str(value))).collect();
         let declared =
             [("groups".to_owned(), Value::List(groups)), ("labels".to_owned(), Value::Map(labels))];
-        Ok(PreparedRelease { policy, declared: Value::Map(declared.into()) })
+        Ok(PreparedRelease { policy, declared: Value::Map(declared.into()), quarantined })
     }
 }

@@ -124,7 +124,7 @@ impl Node {
             other => return self.change = other,
         };
         let objects = pending.set.objects().map(|(key, stub)| (key, stub.clone()));
-        let adoption = Adoption {
+        let mut adoption = Adoption {
             header: pending.offer.header,
             digest: pending.adopted.digest,
             channel: pending.adopted.header.channel.clone(),
@@ -134,12 +134,16 @@ impl Node {
             floor: pending.adopted.floor,
             freshness: Some(pending.adopted.freshness),
             adopted_at: now,
+            same_as: None,
         };
-        let is_held = self.adoption.as_ref().is_some_and(|held| held.digest == adoption.digest);
-        if pending.adopted.header.rollout.is_some() && !is_held {
+        // A host that is back as it was found has that header still, and nothing of its set.
+        let is_same = |held: &&Adoption| (held.digest, held.root) == (adoption.digest, adoption.root);
+        let held = self.adoption.as_ref().filter(is_same);
+        if pending.adopted.header.rollout.is_some() && held.is_none() {
             let is_before = pending.rollout_seq.is_some_and(|seq| seq > adoption.seq);
             return self.prepare(adoption, &pending.adopted.header, is_before, effects);
         }
+        adoption.same_as = held.and_then(|held| held.same_as);
         self.adopt(adoption, effects);
     }
 

@@ -12,6 +12,9 @@
 //!                          not begun: RollbackComplete in the log
 //! ```
 //!
+//! What the host returned from is never adopted at once, and says why (ROL-12). Asked for it is begun all the same: the
+//! activation refuses it, and the rollout hears that.
+//!
 //! Invariants: on a host that holds a release, nothing is begun whose acknowledgement was not taken by the control plane;
 //! what would have it refuse a request keeps it from beginning; one release is switched to or left at a time;
 //! the signed terms, and nothing that an answer says, decide the wave, its time, freezes, pins, its soak and whether a halt
@@ -20,10 +23,12 @@
 mod requests;
 mod trial;
 
+use activation::{ActivationRefusal, ReturnCause};
 use model::Timestamp;
 use model::exchange::{Answer, Offer};
 use model::log::Cursor;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutId, RolloutTask};
+use model::unadopted::UnadoptedCause;
 use rollout::BeginRefusal;
 use trust::Header;
 use trust::rollout_terms::OnFailure;
@@ -46,7 +51,7 @@ pub(super) struct RolloutParticipation {
     rejected: Option<RejectedDispatch>,
     /// What it began last, where the host did not leave it since: it was refused, where it is no part of the node any more.
     begun: Option<RolloutId>,
-    /// It was to go back in this rollout, which it did not begin, and said so: once.
+    /// It was to go back in this rollout, which changed nothing here, and said so: once for each time that it is asked.
     unbegun: Option<RolloutId>,
     answers: CountedAnswers,
     switch: Option<SwitchStage>,
@@ -177,32 +182,49 @@ impl Node {
         let terms = header.ok().and_then(|header: Header| header.rollout);
         let wave = prepared.and_then(|prepared| {
             let terms = terms.ok_or("its rollout cannot be read")?;
-            wave_of(terms, &self.identity.hostname, &prepared)
+            wave_of(terms, &self.identity.hostname, *prepared)
         });
         match wave {
             Ok(wave) => {
                 let is_before = waiting.is_before;
+                let quarantined = wave.quarantined.clone();
                 waiting.prepared = Some(wave);
-                self.not_stuck();
+                match quarantined {
+                    None => self.not_stuck(),
+                    Some(cause) => self.tell_quarantined(cause, now, effects),
+                }
                 match is_before {
                     true => self.adopt_release_before(now, effects),
                     // The control plane asked before it was here.
                     false => self.hurry(now),
                 }
             }
-            Err(why) => self.on_stuck(model::unadopted::UnadoptedCause::Keep, &why, now, effects),
+            Err(why) => self.on_stuck(UnadoptedCause::Keep, &why, now, effects),
         }
+    }
+
+    /// Why what the host is pointed to is not held, while it is not asked for, or when its activation is refused.
+    fn tell_quarantined(&mut self, cause: ReturnCause, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        self.stuck = 0;
+        let why = ActivationRefusal::Quarantined { cause }.to_string();
+        self.tell_unadopted(UnadoptedCause::Other, &why, now, effects);
+    }
+
+    /// Nothing was adopted yet, or what was failed and the host is as it was found.
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.adoption.as_ref().is_none_or(Adoption::is_as_found)
     }
 
     /// A host that holds nothing takes the release that it is pointed to until a later one begins: the rollout of that one
     /// is through, nobody asks for it any more, and it has nothing that could break. Its signed terms say when, as of any.
     fn adopt_release_before(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if self.adoption.is_some() {
+        if !self.holds_nothing() {
             return;
         }
         let ReleaseChange::Waiting(waiting) = &self.change else { return };
         let Some(wave) = &waiting.prepared else { return };
-        if self.begin_refusal(wave, now).is_some() {
+        // What the host returned from may have been well everywhere else.
+        if wave.quarantined.is_some() || self.begin_refusal(wave, now).is_some() {
             return;
         }
         let adoption = waiting.adoption.clone();
@@ -319,7 +341,7 @@ impl Node {
             other => return self.change = other,
         };
         let WaitingRelease { adoption, prepared, .. } = *waiting;
-        let Some(PreparedWave { rules, placement, probes }) = prepared else { return };
+        let Some(PreparedWave { rules, placement, probes, .. }) = prepared else { return };
         self.rollout.acknowledgement = None;
         self.rollout.begun = Some(dispatch.rollout.clone());
         let terms = rules.terms();
@@ -336,7 +358,7 @@ impl Node {
             self.rollout.trial = TrialStage::UnderWay;
         }
         let terms = activation_terms(&terms.confirm, terms.on_failure);
-        let adoption = Adoption { adopted_at: now, ..adoption };
+        let adoption = adoption.begun_on(self.adoption.as_ref(), now);
         let request = ActivationRequest { part, adoption, terms, probes };
         effects.push(NodeEffect::Activate(Box::new(request)));
     }
@@ -346,27 +368,37 @@ impl Node {
     fn on_go_back(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.forget_other(dispatch);
         let Some(part) = self.rollout.is_part(dispatch) else {
-            return self.did_not_begin(dispatch, now, effects);
+            return self.changed_nothing(dispatch, now, effects);
         };
+        // There is no way back from it: what the host had before is the same, and what an activation would go back to is
+        // of a rollout before.
+        if self.adoption.as_ref().is_some_and(|held| held.root == part.root && held.leads_nowhere(part.seq)) {
+            return self.changed_nothing(dispatch, now, effects);
+        }
         // Whatever is pointed to: the control plane may not know yet what the host had.
         if part.on_failure == OnFailure::Rollback {
             effects.push(NodeEffect::GoBack(part.root));
         }
     }
 
-    /// What it acknowledged is called back before it began: it is on what it had, and says so. Until then it counts as
-    /// under way, and keeps its slot of a budget.
-    fn did_not_begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+    /// What it acknowledged is called back before it began, or gave it the set that it had before: it is on what it had,
+    /// and says so. Until then it counts as under way, and keeps its slot of a budget.
+    fn changed_nothing(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if self.rollout.keeps_others_out() {
             return;
         }
         self.drop_waiting();
-        let Some(held) = self.adoption.as_ref().filter(|held| held.seq != dispatch.seq) else { return };
+        let held = self.adoption.as_ref().filter(|held| !held.is_as_found());
+        let before = held.map_or(Some(0), |held| match held.seq == dispatch.seq {
+            true => held.same_as,
+            false => Some(held.seq),
+        });
+        let Some(release) = before else { return };
         let is_said = self.rollout.unbegun.as_ref() == Some(&dispatch.rollout);
         if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
-        let event = RolloutEventBody::RollbackComplete { release: held.seq };
+        let event = RolloutEventBody::RollbackComplete { release };
         effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));
         self.rollout.unbegun = Some(dispatch.rollout.clone());
         self.contact_pending = true;

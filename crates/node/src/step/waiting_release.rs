@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use lang::Value;
 use model::Digest;
 use model::rollout::{RolloutDispatch, RolloutId};
 use rollout::{Placement, RolloutRules, probes_of};
@@ -27,6 +26,8 @@ pub(super) struct PreparedWave {
     pub(super) rules: RolloutRules,
     pub(super) placement: Placement,
     pub(super) probes: activation::ProbeTopology,
+    /// Why the host returned from it before: it is begun where that is asked, and refused then, and never adopted at once.
+    pub(super) quarantined: Option<activation::ReturnCause>,
 }
 
 /// What a rollout may be called.
@@ -52,12 +53,12 @@ impl RolloutNames {
 pub(super) fn wave_of(
     terms: Arc<RolloutTerms>,
     hostname: &model::Hostname,
-    prepared: &PreparedRelease,
+    prepared: PreparedRelease,
 ) -> Result<PreparedWave, String> {
-    let declared: &Value = &prepared.declared;
-    let probes = probes_of(&prepared.policy, hostname, declared);
+    let PreparedRelease { policy, declared, quarantined } = prepared;
+    let probes = probes_of(&policy, hostname, &declared);
     let probes = probes.map_err(|error| format!("its probes cannot be gone by: {error}"))?;
     let rules = RolloutRules::new(terms);
-    let placement = rules.place(hostname, declared);
-    Ok(PreparedWave { rules, placement, probes })
+    let placement = rules.place(hostname, &declared);
+    Ok(PreparedWave { rules, placement, probes, quarantined })
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use activation::ReturnCause;
 use lang::{Selector, Value};
 use model::exchange::Answer;
 use model::log::Cursor;
@@ -46,9 +47,14 @@ pub fn in_waves(seq: u64, modules: &[&str], on_failure: OnFailure) -> Release {
 
 /// What the node's set says: that it is in these groups.
 pub fn of_groups(groups: &[&str]) -> NodeInput {
+    of_groups_in_quarantine(groups, None)
+}
+
+/// The same of a set that the host's quarantine holds, for this cause.
+pub fn of_groups_in_quarantine(groups: &[&str], quarantined: Option<ReturnCause>) -> NodeInput {
     let groups = groups.iter().map(|group| Value::from(*group)).collect();
     let declared = Value::Map([("groups".to_owned(), Value::List(groups))].into());
-    NodeInput::Prepared(Ok(Box::new(PreparedRelease { policy: Policy::default(), declared })))
+    NodeInput::Prepared(Ok(Box::new(PreparedRelease { policy: Policy::default(), declared, quarantined })))
 }
 
 pub fn id_of(release: &Release) -> RolloutId {

@@ -48,7 +48,10 @@ impl Node {
 
     /// The release that is held is asked for: it is activated as any other, though nothing of it changes the host.
     fn prepare_what_is_held(&mut self, dispatch: &RolloutDispatch, effects: &mut Vec<NodeEffect>) {
-        let Some(held) = self.adoption.clone().filter(|held| held.seq == dispatch.seq) else { return };
+        let Some(held) = self.adoption.clone().filter(|held| held.seq == dispatch.seq && !held.is_as_found())
+        else {
+            return;
+        };
         let Ok(header) = self.chain.document().header(&held.header) else { return };
         if header.rollout.is_some() && RolloutNames::of(&header, &held.digest).has(dispatch) {
             self.prepare(held, &header, false, effects);
@@ -93,7 +96,7 @@ impl Node {
     pub(super) fn begin_refusal(&self, wave: &PreparedWave, now: Timestamp) -> Option<BeginRefusal> {
         let placement = Placement {
             // A host that holds nothing has nothing that it could be pinned to.
-            pinned: wave.placement.pinned.filter(|_| self.adoption.is_some()),
+            pinned: wave.placement.pinned.filter(|_| !self.holds_nothing()),
             ..wave.placement
         };
         // By the host's own time: a control plane that says another one opens no wave early.
@@ -112,6 +115,8 @@ impl Node {
         if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
+        // Called back again, it says so again.
+        self.rollout.unbegun = None;
         let rollout = rollout.clone();
         self.rollout.acknowledgement =
             Some(Acknowledgement { rollout: rollout.clone(), until, fact: None, taken: false });
