@@ -213,14 +213,14 @@ fn a_wave_that_only_nodes_of_patterns_will_be_in_is_not_empty() {
 /// looks at.
 #[test]
 fn what_does_nothing_is_a_warning() {
-    let staged = "rollouts:\n  stable:\n    waves: [{name: web, nodes: \"web-*\"}, {name: data, nodes: \"db-*\"}]\n    \
-                  budgets:\n      - {nodes: \"web-*\", max: 2}\n      - {nodes: \"web-*\", max: 1}\n    after: [edge]\n\
-                  probes:\n  web: {unit: nginx.service, nodes: \"web-*\"}\n  seen: {unit: db.service, mode: observe}\n";
+    let staged = "rollouts:\n  stable:\n    waves: [{name: web, nodes: \"web-*.example.com\"}, {name: data, nodes: \"db-*.example.com\"}]\n    \
+                  budgets:\n      - {nodes: \"web-*.example.com\", max: 2}\n      - {nodes: \"web-*.example.com\", max: 1}\n    after: [edge]\n\
+                  probes:\n  web: {unit: nginx.service, nodes: \"web-*.example.com\"}\n  seen: {unit: db.service, mode: observe}\n";
     let warnings = fleet(staged).rollouts(NOW, []).unwrap()[0].warnings.clone();
     assert_eq!(
         warnings,
         [
-            "rollouts.yaml:6: another budget is of the same nodes (`web-*`): both count, so write both limits into one",
+            "rollouts.yaml:6: another budget is of the same nodes (`web-*.example.com`): both count, so write both limits into one",
             "rollouts.yaml:7: channel stable goes after edge, which has no rollout: it waits for nothing",
             "rollouts.yaml:2: channel stable: no enforcing probe is asked of any node of data: whatever the release does \
              to it, it is confirmed",

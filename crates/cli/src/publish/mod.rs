@@ -51,8 +51,8 @@ it. Only what it lacks is sent. A repo with mistakes publishes nothing. The ques
 nodes that have an entry now and get none. What tokens.yaml and revocations.yaml declare is signed
 and published too; a file that is not there changes nothing of what counts.
 A channel with `rollouts` is reached by waves: each is told with its time and number of nodes.
-What is published already is not published again, also where its rollout went back; another label
-(--ref) has the same content tried once more.
+What is published already is not published again, also where its rollout went back; another
+label (--ref) has the same content tried once more.
 
 Examples:
   muster publish --repo fleet

@@ -24,9 +24,9 @@ pub(crate) use show::{standing_since, words};
 pub use watch::stands;
 
 const AFTER: &str = "\
-A ROLLOUT is an id, or the beginning of one with seven digits at least, as stable@4f1c2a9; or a channel:
-the rollout of it that runs or is halted, else the one that waits, else the last one. To approve, a
-channel is the one that waits to be approved.
+A ROLLOUT is an id, or the beginning of one with seven digits at least, as stable@4f1c2a9; or a
+channel: the rollout of it that runs or is halted, else the one that waits, else the last one. To
+approve, a channel is the one that waits to be approved.
 
 Examples:
   muster rollout list
@@ -40,12 +40,13 @@ Examples:
   muster rollout rollback stable     have what was started go back";
 
 const AFTER_WATCH: &str = "\
-Ends with 3 where it halted or went back, also where a newer release took its place since. Where the
-control plane does not answer it asks again for five minutes, and ends with 4 then.";
+Ends with 3 where it halted, went back or was aborted, also where a newer release took its place
+since. A control plane that does not answer is asked again for five minutes; then it ends with 4.";
 
 const AFTER_APPROVE: &str = "\
-What it lifts: the gate of the newest open wave, or that an earlier rollout halted while this one waited.
-What it does not: a pause, a freeze, a wave's `notBefore`, a pin, `after:`, and an earlier rollout that runs.";
+What it lifts: the gate of the newest open wave, or that an earlier rollout halted while this one
+waited. What it does not: a pause, a freeze, a wave's `notBefore`, a pin, `after:`, and an earlier
+rollout that runs.";
 
 const AFTER_ROLLBACK: &str = "\
 Refused once the rollout was through, as its nodes gave up the release of before then:

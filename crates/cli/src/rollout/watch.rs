@@ -96,9 +96,10 @@ fn is_passing(error: &OperatorCallError) -> bool {
         || matches!(error, OperatorCallError::Refused(problem) if problem.status == 503)
 }
 
-/// What a rollout came to that does not go on by itself. One that gave way to a newer release ends as it stood then.
+/// What a rollout came to that does not go on by itself. One that gave way to a newer release ends as it stood then; where
+/// there is none it was aborted.
 pub fn stands(view: &RolloutView) -> Option<Exit> {
-    let halted = view.halt.is_some();
+    let halted = view.halt.is_some() || view.newer.is_none();
     match view.state {
         RolloutState::Opening | RolloutState::Active | RolloutState::Converging => None,
         RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| halt.goes_back) => None,
