@@ -280,7 +280,9 @@ impl<'a> JoiningNodes<'a> {
         let slot = self.plane.index.get(node)?;
         let entry = slot.lock();
         let held = entry.node.held.as_ref()?;
-        let is_known = held.channel == self.channel
+        // One that went back to how its host was found names the release that failed, with a set of nothing.
+        let is_known = held.root != Digest::ZERO
+            && held.channel == self.channel
             && held.seq < self.seq
             && self.earlier.get(&held.seq) == Some(&held.header);
         is_known.then_some(held.seq)
