@@ -106,8 +106,15 @@ fn judge(report: &RehearsalReport, terms: &Arc<RolloutTerms>, count: usize) {
         let members: Vec<usize> = (0..count).filter(is_in).collect();
         let intervals: Vec<_> = members.iter().filter_map(|index| disrupted(&report.nodes[*index])).collect();
         assert!(most_at_once(&intervals) <= terms.limit(members.len()), "budget {bit} is exceeded");
+        // One that was confirmed and goes back by itself takes a slot that nobody gave it.
+        let goes_back = |index: &&usize| {
+            let node = &report.nodes[**index];
+            node.confirmed_secs.is_some()
+                && (node.failed_secs.is_some() || node.state == NodeRolloutState::Reverted)
+        };
+        let late = members.iter().filter(goes_back).count();
         assert!(
-            report.budgets[bit].peak.most <= report.budgets[bit].limit,
+            report.budgets[bit].peak.most <= report.budgets[bit].limit + late,
             "budget {bit} is told to be exceeded"
         );
     }

@@ -128,7 +128,13 @@ mod tests {
     #[test]
     fn a_rollout_that_another_release_ended_did_not_come_through() {
         let code = |state, halt| stands(&view(state, halt)).map(|exit| matches!(exit, Exit::SomeFailed));
-        assert_eq!(code("Superseded", None), Some(false));
+        let mut gave_way = view("Superseded", None);
+        assert!(
+            matches!(stands(&gave_way), Some(Exit::SomeFailed)),
+            "nothing took its place: it was aborted"
+        );
+        gave_way.newer = serde_json::from_value(serde_json::json!({"seq": 42, "atOnce": false})).unwrap();
+        assert!(matches!(stands(&gave_way), Some(Exit::Ok)));
         assert_eq!(code("Superseded", Some(false)), Some(true));
         assert_eq!((code("Terminal", None), code("Failed", Some(true))), (Some(false), None));
         assert_eq!(code("Failed", Some(false)), Some(true));

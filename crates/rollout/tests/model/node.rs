@@ -191,8 +191,9 @@ impl SimNode {
     /// A slow node that no rollout concerns calls again after an hour.
     pub fn called(&mut self, pointer: Option<&RolloutPointer>, now: Timestamp) {
         if let Some(RolloutPointer { dispatch, .. }) = pointer {
-            // One that goes back already comes too late for it.
-            if dispatch.ended && !self.returns() {
+            // One that goes back already comes too late for it, and one that booted since soaks anew before it counts.
+            let soaks = self.host.as_ref().is_some_and(|host| host.is_disrupted(now));
+            if dispatch.ended && !self.returns() && !soaks {
                 self.ended.insert(dispatch.rollout.clone());
             }
             let is_left = self.quarantined.contains(&dispatch.rollout) && !self.lies;
