@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use activation::{ActivationFact, ActivationRefusal, ReturnCause};
+use activation::{ActivationFact, ReturnCause};
 
 /// What hosts must have gone through, by name.
 pub const HOSTS_REACH: &[&str] = &[
@@ -25,7 +25,6 @@ pub const HOSTS_REACH: &[&str] = &[
     "returned: Superseded",
     "failed after confirm",
     "deferred",
-    "refused: quarantined",
 ];
 
 static REACHED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
@@ -45,9 +44,6 @@ pub fn reach_of(fact: &ActivationFact) {
         ActivationFact::Confirmed { .. } => reach("confirmed"),
         ActivationFact::FailedAfterConfirm { .. } => reach("failed after confirm"),
         ActivationFact::Deferred { .. } => reach("deferred"),
-        ActivationFact::Refused { refusal: ActivationRefusal::Quarantined { .. }, .. } => {
-            reach("refused: quarantined");
-        }
         ActivationFact::Returned { cause, .. } => reach(match cause {
             ReturnCause::NotConfirmed => "returned: NotConfirmed",
             ReturnCause::SwitchTooLong => "returned: SwitchTooLong",
