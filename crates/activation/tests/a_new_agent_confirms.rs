@@ -82,7 +82,7 @@ fn a_switch_ends_as_what_it_asks_for() {
     let failed = |why: &str| SwitchEnd::Failed { reason: why.to_owned() };
     let deferred = SwitchEnd::NeedsReboot { component: "kernel".to_owned() };
     // The switch, whether a boot is required, whether one was before, the agent; how it ends, whether an agent is taken up.
-    let ends: [(Result<(), &str>, bool, bool, Result<bool, &str>, SwitchEnd, bool); 7] = [
+    let ends = [
         (Ok(()), false, false, Ok(false), SwitchEnd::Done, true),
         (Ok(()), false, false, Ok(true), SwitchEnd::NeedsNewAgent, true),
         (Ok(()), false, false, Err("its unit"), failed("its unit"), true),

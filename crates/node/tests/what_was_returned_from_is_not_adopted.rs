@@ -62,7 +62,8 @@ fn fetched(bench: &mut Bench, answer: Answer, prepared: NodeInput) -> Vec<NodeEf
 fn a_host_that_is_as_it_was_found_waits_to_be_asked() {
     let failed = in_waves(1, &["a"], OnFailure::Rollback);
     let later = in_waves(2, &["b"], OnFailure::Rollback);
-    let pointed: [(&str, fn(&Release, &Release) -> Answer); 3] = [
+    type Pointing = fn(&Release, &Release) -> Answer;
+    let pointed: [(&str, Pointing); 3] = [
         ("by nothing but the pointer", |failed, _| offering(failed.offer(None))),
         ("held in its rollout", |failed, _| Answer {
             rollout: Some(dispatch(failed, RolloutTask::Hold)),

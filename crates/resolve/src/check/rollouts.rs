@@ -95,7 +95,7 @@ fn rollout(path: &str, decl: &RolloutDecl, context: &mut Context, sink: &mut Sin
     let Ok(channel) = name.value.parse::<Channel>() else { return };
     let policy = policy(decl, &channel, &context.fleet.windows);
     let mut found = policy.terms(Timestamp(0)).mistakes(&channel, Timestamp(0));
-    found.retain(|mistake| !is_of_time(mistake) && !(decl.broken && may_be_of_what_is_lacking(mistake)));
+    found.retain(|mistake| !(is_of_time(mistake) || decl.broken && may_be_of_what_is_lacking(mistake)));
     report(path, decl, &found, sink);
     context
         .rollouts

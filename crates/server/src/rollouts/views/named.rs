@@ -143,8 +143,8 @@ impl<'a> ChannelRollouts<'a> {
             _ => self.shown(),
         };
         let Some(document) = chosen else { return Ok(None) };
-        let others = [self.current, self.waiting].into_iter().flatten();
-        let other = others.filter(|other| other.key != document.key).last();
+        let mut others = [self.current, self.waiting].into_iter().flatten();
+        let other = others.rfind(|other| other.key != document.key);
         let other = other.map(|other| (other.id.clone(), other.state));
         Ok(Some(NamedRollout { document: document.clone(), other }))
     }
