@@ -47,7 +47,7 @@ async fn in_words_and_as_json() {
         "rollout in channel stable:\n  canary  1 node, at once\n  data    1 node, after 100 % of canary confirmed it and soaked 30m, not before ",
         "\n  rest    1 node, after 100 % of data confirmed it and soaked 5m, not before ",
         "; no wave takes web-2.test\n",
-        "when more fail than a gate allows, it stops by itself, and the nodes that began go back\n",
+        "when more fail than a gate allows, it stops by itself, and the nodes that began go back to the release before\n",
     ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
     }

@@ -99,8 +99,9 @@ impl Rollouts {
             if current.state().is_running() {
                 return Some(BeginWait::Running(current.key().seq));
             }
-            let halt = current.document.halt.as_ref().filter(|_| current.state() == RolloutState::Failed);
-            if let Some(halt) = halt {
+            // One that went back after its halt is no better a reason to go on than one that stands.
+            let is_halted = matches!(current.state(), RolloutState::Failed | RolloutState::Reverted);
+            if let Some(halt) = current.document.halt.as_ref().filter(|_| is_halted) {
                 let approved = rollout.document.approvals.iter().any(|approval| approval.wave.is_none());
                 if !halt.cause.is_final() && !approved && rollout.document.published <= halt.at {
                     return Some(BeginWait::Halted(current.key().seq));

@@ -296,6 +296,48 @@ fn one_rollout_of_a_channel_at_a_time_and_the_newest_waits() {
     assert_eq!(state(&world, 41), Some(RolloutState::Superseded));
 }
 
+/// What waited when the halt came begins by itself neither before all is back nor after.
+#[test]
+fn what_waits_goes_on_waiting_when_the_one_before_is_back() {
+    let mut world =
+        Driven::new(RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() }, &[("a", WEB)]);
+    let channel = world.key.channel.clone();
+    let waits = RolloutKey { channel: channel.clone(), seq: 42 };
+    assert_eq!(
+        world.publish(release(&channel, 42, all_at_once(), vec![joining("a", WEB, Some(40))])),
+        Ok(())
+    );
+    world.activate("a");
+    world.fail("a");
+    assert_eq!(world.back("a"), EventAnswer::Accepted);
+    assert_eq!(world.state(), RolloutState::Reverted);
+    assert_eq!(world.rollouts.waits_to_begin(&waits), Some(BeginWait::Halted(41)));
+    assert!(!world.is_asked("a"));
+    let fix = release(&channel, 43, all_at_once(), vec![joining("a", WEB, Some(40))]);
+    assert_eq!(world.publish(fix), Ok(()));
+    let began = RolloutKey { channel, seq: 43 };
+    assert_eq!(world.rollouts.document(&began).unwrap().state, RolloutState::Converging);
+}
+
+/// Nobody sends back a host that had no release, so the rollout is not back while one is on its way.
+#[test]
+fn a_first_release_is_back_when_nobody_is_on_its_way() {
+    let mut world = Driven::new(RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() }, &[]);
+    let channel = world.key.channel.clone();
+    for name in ["a", "b"] {
+        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, None) });
+        world.contact(name, Contact::Online);
+        world.activate(name);
+    }
+    world.fail("a");
+    assert_eq!(world.state(), RolloutState::Failed);
+    assert_eq!(world.back("a"), EventAnswer::Accepted);
+    assert_eq!(world.state(), RolloutState::Failed, "the other one soaks");
+    through(&mut world, "b");
+    assert_eq!(world.state(), RolloutState::Reverted);
+    assert_eq!(world.member("b").state, NodeRolloutState::Converged, "it has nothing to go back to");
+}
+
 #[test]
 fn a_channel_goes_after_another() {
     let mut world = Driven::new(all_at_once(), &[("a", WEB)]);

@@ -339,7 +339,7 @@ async fn a_failure_after_the_end_sends_back_nobody_else() {
     late.say(&rollout, RolloutEventBody::Failed { message: "no".into() }).await;
     let view = shown(&mut operator).await;
     let halt = view.halt.unwrap();
-    assert_eq!((view.state, halt.goes_back, halt.was_through), (RolloutState::Failed, true, true));
+    assert_eq!((view.state, halt.goes_back, view.was_through), (RolloutState::Failed, true, true));
     assert_eq!(task(&late.asked().await), RolloutTask::GoBack);
     late.say(&rollout, RolloutEventBody::RollbackComplete { release: 1 }).await;
     let view = shown(&mut operator).await;

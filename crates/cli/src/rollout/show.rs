@@ -197,12 +197,11 @@ fn why(view: &RolloutView) -> Option<String> {
 /// What is to be done where a rollout does not go on by itself.
 fn next(view: &RolloutView) -> Option<String> {
     let id = &view.id;
-    let was_through = view.halt.as_ref().is_some_and(|halt| halt.was_through);
     match view.state {
         RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| !halt.goes_back) => {
             Some(format!("{}, or publish a release that mends it", muster(&format!("rollout resume {id}"))))
         }
-        RolloutState::Failed | RolloutState::Reverted if was_through => {
+        RolloutState::Failed | RolloutState::Reverted if view.was_through => {
             let back = muster("release rollback NUMBER");
             Some(format!("who is confirmed stays; {back} takes all back, or publish a release that mends it"))
         }

@@ -96,16 +96,18 @@ fn is_passing(error: &OperatorCallError) -> bool {
         || matches!(error, OperatorCallError::Refused(problem) if problem.status == 503)
 }
 
-/// What a rollout came to that does not go on by itself. One that gave way to a newer release ends as it stood then; where
-/// there is none it was aborted.
+/// What a rollout came to that does not go on by itself. One that gave way to a newer release ends as it stood then: it
+/// was through, or it halted, was aborted or never began.
 pub fn stands(view: &RolloutView) -> Option<Exit> {
-    let halted = view.halt.is_some() || view.newer.is_none();
     match view.state {
         RolloutState::Opening | RolloutState::Active | RolloutState::Converging => None,
         RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| halt.goes_back) => None,
         RolloutState::Failed | RolloutState::Reverted => Some(Exit::SomeFailed),
-        RolloutState::Superseded | RolloutState::Pruned if halted => Some(Exit::SomeFailed),
-        RolloutState::Terminal | RolloutState::Superseded | RolloutState::Pruned => Some(Exit::Ok),
+        RolloutState::Terminal => Some(Exit::Ok),
+        RolloutState::Superseded | RolloutState::Pruned => match view.was_through && view.halt.is_none() {
+            true => Some(Exit::Ok),
+            false => Some(Exit::SomeFailed),
+        },
     }
 }
 
@@ -119,7 +121,7 @@ mod tests {
             "id": "stable@4f1c", "channel": "stable", "seq": 41, "published": at, "state": state, "since": at,
         });
         if let Some(goes_back) = halt {
-            view["halt"] = serde_json::json!({"at": at, "cause": "it ended", "goesBack": goes_back, "wasThrough": false});
+            view["halt"] = serde_json::json!({"at": at, "cause": "it ended", "goesBack": goes_back});
         }
         serde_json::from_value(view).unwrap()
     }
@@ -129,11 +131,8 @@ mod tests {
     fn a_rollout_that_another_release_ended_did_not_come_through() {
         let code = |state, halt| stands(&view(state, halt)).map(|exit| matches!(exit, Exit::SomeFailed));
         let mut gave_way = view("Superseded", None);
-        assert!(
-            matches!(stands(&gave_way), Some(Exit::SomeFailed)),
-            "nothing took its place: it was aborted"
-        );
-        gave_way.newer = serde_json::from_value(serde_json::json!({"seq": 42, "atOnce": false})).unwrap();
+        assert!(matches!(stands(&gave_way), Some(Exit::SomeFailed)), "it was aborted, or never began");
+        gave_way.was_through = true;
         assert!(matches!(stands(&gave_way), Some(Exit::Ok)));
         assert_eq!(code("Superseded", Some(false)), Some(true));
         assert_eq!((code("Terminal", None), code("Failed", Some(true))), (Some(false), None));

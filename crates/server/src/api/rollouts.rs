@@ -86,6 +86,9 @@ pub struct RolloutView {
     pub state: RolloutState,
     /// Since when.
     pub since: Timestamp,
+    /// The gate of its last wave passed, whatever became of it since: nodes that are confirmed stay, whatever goes back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_through: bool,
     /// Who paused it, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<RolloutPauseView>,
@@ -161,9 +164,6 @@ pub struct RolloutHaltView {
     pub cause: String,
     /// What was started goes back.
     pub goes_back: bool,
-    /// The rollout had been through before: nodes that are confirmed stay, whatever goes back.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub was_through: bool,
 }
 
 /// One wave of a rollout.

@@ -249,12 +249,12 @@ fn view(core: &Rollouts, heads: &Heads, document: &RolloutDocument) -> RolloutVi
         published: document.published,
         state: document.state,
         since: document.since,
+        was_through: document.is_through(),
         paused: paused(document),
         halt: document.halt.as_ref().map(|halt| RolloutHaltView {
             at: halt.at,
             cause: halt.cause.to_string(),
             goes_back: halt.goes_back,
-            was_through: document.was_through,
         }),
         waits: waits(core, document),
         frozen: frozen(core, document, now()),
