@@ -423,6 +423,7 @@ impl Node {
         });
         // The shell adds all facts that wait to this one.
         self.contact_pending = false;
+        self.rollout.called();
         self.try_is_asked();
         self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
         let confirms = self.asks_for_confirmation(now);

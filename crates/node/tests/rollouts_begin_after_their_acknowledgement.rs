@@ -269,12 +269,81 @@ fn a_paused_host_does_not_begin() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
     let mut bench = Bench::holding(&held);
     prepare(&mut bench, &next, &["canary"]);
-    bench.give(NodeInput::Pause(Pause { reason: "by hand".to_owned(), since: bench.now, until: None }));
+    let pause = paused(&bench);
+    bench.give(pause);
     let answer = asks(&bench, &next, until(&bench));
     let refused = RolloutEventBody::DispatchReject { code: "paused".to_owned() };
     assert_eq!(said(&bench.exchange(answer)), [&refused]);
     bench.give(NodeInput::Resume);
     acknowledge(&mut bench, &next, 7);
+}
+
+fn paused(bench: &Bench) -> NodeInput {
+    NodeInput::Pause(Pause { reason: "by hand".to_owned(), since: bench.now, until: None })
+}
+
+/// ROL-1, ROL-5: what came after its acknowledgement, and would have had the request refused, keeps it from beginning. It says
+/// so, once for each request, and begins what it acknowledged anew.
+#[test]
+fn a_pause_after_its_acknowledgement_is_said() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let refused = RolloutEventBody::DispatchReject { code: "paused".to_owned() };
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    for fact in [7, 9] {
+        acknowledge(&mut bench, &next, fact);
+        let pause = paused(&bench);
+        bench.give(pause);
+        let effects = proceeds(&mut bench, &next, Some(fact));
+        assert_eq!((begun(&effects), said(&effects)), (None, vec![&refused]), "of the request at {fact}");
+        let effects = proceeds(&mut bench, &next, Some(fact));
+        assert_eq!(
+            (begun(&effects), said(&effects)),
+            (None, vec![]),
+            "the control plane does not have it yet"
+        );
+        bench.give(NodeInput::Resume);
+    }
+    acknowledge(&mut bench, &next, 11);
+    assert!(begun(&proceeds(&mut bench, &next, Some(11))).is_some());
+}
+
+/// What could not be written to its log is said again.
+#[test]
+fn a_refusal_that_was_not_kept_is_said_again() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    let pause = paused(&bench);
+    bench.give(pause);
+    assert_eq!(said(&proceeds(&mut bench, &next, Some(7))).len(), 1);
+    bench.give(NodeInput::DispatchNotReported(id_of(&next)));
+    assert_eq!(said(&proceeds(&mut bench, &next, Some(7))).len(), 1);
+}
+
+/// ROL-1: once it said that it waits its slot is another node's. An answer which was under way by then, and says to go on, lets
+/// nothing begin, also where it acknowledged meanwhile as its pause is over.
+#[test]
+fn an_answer_of_before_its_refusal_begins_nothing() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Halt));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    let pause = paused(&bench);
+    bench.give(pause);
+    assert_eq!(said(&proceeds(&mut bench, &next, Some(7))).len(), 1);
+    bench.give(NodeInput::Resume);
+    // The control plane does not have the refusal yet, or did not take it.
+    let effects = proceeds(&mut bench, &next, Some(7));
+    assert_eq!(said(&effects), [&RolloutEventBody::DispatchAck]);
+    bench.check_in();
+    bench.give(NodeInput::DispatchReported(id_of(&next), acked(9)));
+    bench.give(NodeInput::Delivered(acked(9)));
+    let answer = asks(&bench, &next, RolloutTask::Proceed);
+    let effects = bench.give(NodeInput::Answered(Box::new(answer)));
+    assert_eq!(begun(&effects), None, "it was called before that was delivered");
+    assert!(begun(&proceeds(&mut bench, &next, None)).is_some(), "as it did not take the refusal");
 }
 
 /// ROL-7: a stolen control plane goes back one generation, where the signed terms let it, and nowhere else; so does one that

@@ -3,6 +3,7 @@
 use model::NodeId;
 use trust::rollout_terms::OnFailure;
 
+use crate::begin::BeginWait;
 use crate::id::RolloutKey;
 use crate::live::LiveRollout;
 use crate::nodes::NodeIndex;
@@ -116,6 +117,12 @@ impl Rollouts {
 
     fn approve(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
         let at = self.now;
+        // Kept, it would let the rollout begin after a halt that nobody knew of then.
+        if state == RolloutState::Opening
+            && let Some(wait) = self.waits_to_begin(key).filter(|wait| !matches!(wait, BeginWait::Halted(_)))
+        {
+            return Err(CommandRefusal::NotLifted(wait));
+        }
         let Some(rollout) = self.rollouts.get_mut(key) else { return Err(CommandRefusal::Unknown) };
         let wave = match state {
             RolloutState::Opening => None,

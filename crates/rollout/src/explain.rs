@@ -337,6 +337,12 @@ impl From<BeginWait> for WaitCause {
     }
 }
 
+impl fmt::Display for BeginWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        WaitCause::from(self.clone()).fmt(f)
+    }
+}
+
 impl fmt::Display for NodeExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NodeExplanation { hostname, id, wave, state, .. } = self;

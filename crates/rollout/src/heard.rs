@@ -44,12 +44,14 @@ impl Rollouts {
             confirm: Duration::from_secs(rollout.rules.terms().confirm.window_secs),
             now: self.now,
         };
-        let mut result = Ok(());
+        let (mut result, mut begins) = (Ok(()), false);
         self.update(&key, node, |record| {
             record.cursor.take(&event.incarnation, event.seq);
             result = record.take(&event.body, terms);
+            begins = result.is_ok() && is_of_activation(&event.body) && !record.started;
+            record.started |= begins;
         });
-        if event.body == RolloutEventBody::DispatchAck && result.is_ok() {
+        if begins {
             self.pass_on(&key, node);
         }
         self.update_later_rollouts(&key, node);
@@ -90,6 +92,14 @@ impl Rollouts {
             self.update(later, node, |record| record.before = before);
         }
     }
+}
+
+/// Who says this has begun. An acknowledgement says that it will, and may be taken back by the reason for which it waits.
+fn is_of_activation(event: &RolloutEventBody) -> bool {
+    !matches!(
+        event,
+        RolloutEventBody::DispatchAck | RolloutEventBody::DispatchReject { .. } | RolloutEventBody::Unknown
+    )
 }
 
 /// Whether what a node is confirmed on in an earlier rollout is what it had before a later one.

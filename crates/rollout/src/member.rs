@@ -76,6 +76,9 @@ pub struct MemberRecord {
     /// It holds no slot of a budget though it is not through: it failed and stays, or its boot is waited for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slot_left: bool,
+    /// It said something of its activation, so that it began.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub started: bool,
     /// The boot in which it activated the release.
     pub boot: Option<String>,
     /// The probes that it declared, with what the enforcing ones found.
@@ -87,7 +90,7 @@ pub struct MemberRecord {
     pub forgiven: bool,
     /// The operator who took it out of the rollout.
     pub skipped: Option<String>,
-    /// A newer rollout asked it, and it counts there; or a release came that goes to all at once, and it counts nowhere.
+    /// It began in a newer rollout, and counts there; or a release came that goes to all at once, and it counts nowhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passed_on: bool,
     /// Up to where its events were taken.
@@ -209,7 +212,7 @@ impl MemberRecord {
     }
 
     /// It was asked, activates, soaks, is deferred, or failed and is not back. What an operator took out, and what a
-    /// newer rollout asked, is not.
+    /// newer rollout had begin, is not.
     pub(crate) fn is_on_its_way(&self) -> bool {
         use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
         let counts = self.skipped.is_none() && !self.passed_on;
@@ -326,8 +329,20 @@ impl MemberRecord {
         self.retry_at = None;
     }
 
-    /// It says why it does not begin yet. However often it does, that is no failure.
+    /// It may say why it does not begin yet: it is asked whether it will, or said so and began nothing.
+    pub(crate) fn may_hold_off(&self) -> bool {
+        match self.state {
+            NodeRolloutState::Pending => self.asked.is_some(),
+            NodeRolloutState::Activating => self.goal == MemberGoal::Target && !self.started,
+            _ => false,
+        }
+    }
+
+    /// It says why it does not begin yet. However often it does, that is no failure; what it acknowledged counts no more.
     pub(crate) fn hold_off(&mut self, why: BeginRefusal, now: Timestamp) {
+        if self.state == NodeRolloutState::Activating {
+            self.enter(NodeRolloutState::Pending, now);
+        }
         self.asked = None;
         let times = self.held_off.map_or(0, |held| held.times).saturating_add(1);
         self.held_off = Some(HeldOff { why, times });

@@ -26,9 +26,9 @@ impl MemberRecord {
             RolloutEventBody::DispatchAck => self.acknowledge(terms),
             RolloutEventBody::Unknown => Ok(()),
             RolloutEventBody::DispatchReject { code } => {
-                self.asked.ok_or(EventRefusal::NotAsked)?;
-                match BeginRefusal::of_code(code).filter(|_| self.state == Pending) {
+                match BeginRefusal::of_code(code).filter(|_| self.may_hold_off()) {
                     Some(why) => self.hold_off(why, terms.now),
+                    None if self.asked.is_none() => return Err(EventRefusal::NotAsked),
                     None => self.put_off(MemberFailure::Refused { code: kept(code) }, terms.now),
                 }
                 Ok(())
@@ -103,7 +103,7 @@ impl MemberRecord {
             return Err(EventRefusal::NotAsked);
         }
         (self.asked, self.held_off) = (None, None);
-        self.attempts = 0;
+        (self.attempts, self.started) = (0, false);
         self.go_on(NodeRolloutState::Activating, terms);
         Ok(())
     }

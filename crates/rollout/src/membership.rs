@@ -31,6 +31,7 @@ impl LiveRollout {
             deadline: None,
             slot_until: None,
             slot_left: false,
+            started: false,
             boot: None,
             probes: None,
             failure: None,

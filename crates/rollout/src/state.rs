@@ -6,6 +6,7 @@
 //! | --- | --- | --- |
 //! | Pending | Activating | the node acknowledged that it was asked, and the acknowledgement was taken |
 //! | Pending | Failed | it refused or let pass too many requests; it changed nothing |
+//! | Activating | Pending | it did not begin, and says why: its own clock or its administrator keeps it |
 //! | Activating | Soaking | it runs the release and says so, with its boot |
 //! | Activating | Deferred | the release is in place and takes effect at the next boot |
 //! | Activating | Failed | the activation failed, or the node fell silent in it |
@@ -142,7 +143,7 @@ impl NodeRolloutState {
         use NodeRolloutState::{Activating, Converged, Deferred, Failed, Pending, Reverted, Soaking};
         match self {
             Pending => matches!(next, Activating | Failed),
-            Activating => matches!(next, Soaking | Deferred | Failed | Reverted),
+            Activating => matches!(next, Pending | Soaking | Deferred | Failed | Reverted),
             Deferred => matches!(next, Soaking | Failed | Reverted),
             Soaking => matches!(next, Converged | Failed | Reverted),
             Converged => matches!(next, Activating | Failed | Reverted),

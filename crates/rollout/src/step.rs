@@ -10,6 +10,7 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId};
 use trust::RolloutTerms;
 
+use crate::begin::BeginWait;
 use crate::event::{EventAnswer, RolloutEvent};
 use crate::id::{RolloutId, RolloutKey};
 use crate::member::ASK_REACH;
@@ -124,7 +125,7 @@ pub enum RolloutCommand {
     /// It ends where it is.
     Abort,
     /// The gate of the newest open wave counts as passed; a rollout that waits after a halt may begin. Never
-    /// opens a wave before its `notBefore`.
+    /// opens a wave before its `notBefore`. One that waits for anything else is not approved ahead of a halt.
     Approve,
     /// It halts, and what was started goes back, where the signed terms allow that; of one that was never through.
     Rollback,
@@ -149,6 +150,9 @@ pub enum CommandRefusal {
         /// What is asked for.
         wanted: &'static str,
     },
+    /// It waits to begin, and not for an approval.
+    #[error("an approval does not let the rollout begin: {0}")]
+    NotLifted(BeginWait),
     /// The signed terms do not allow to go back.
     #[error("the release's terms say `onFailure: halt`; going back is a new release then")]
     NoRollback,

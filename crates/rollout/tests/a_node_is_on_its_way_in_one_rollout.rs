@@ -1,5 +1,5 @@
 //! ROL-1, ROL-5: a node that is on its way in a rollout is pointed by that one until a newer one asks it, counts in the newer one
-//! from its acknowledgement on, and takes along what it was confirmed on meanwhile.
+//! from its beginning there on, and takes along what it was confirmed on meanwhile.
 
 use ::model::status::Contact;
 use rollout::{
@@ -72,6 +72,8 @@ fn the_one_that_it_is_in_points_it_until_another_asks() {
     assert!(world.member("a").in_flight(), "and counts where it is on its way");
     assert!(!world.member("a").passed_on);
     assert_eq!(say_in(&mut world, 42, 1, RolloutEventBody::DispatchAck), EventAnswer::Accepted);
+    assert!(world.member("a").in_flight() && !world.member("a").passed_on, "it did not begin there yet");
+    assert_eq!(say_in(&mut world, 42, 2, RolloutEventBody::ActivationStarted), EventAnswer::Accepted);
     assert!(world.member("a").passed_on && !world.member("a").in_flight(), "it counts in the newer one");
     let newer = world.rollouts.member(&key(&world, 42), &node_id("a")).unwrap();
     assert!(newer.in_flight() && newer.state == NodeRolloutState::Activating);
@@ -85,8 +87,15 @@ fn a_refusal_leaves_it_where_it_is() {
     let code = "not-before".to_owned();
     assert_eq!(say_in(&mut world, 42, 1, RolloutEventBody::DispatchReject { code }), EventAnswer::Accepted);
     assert_eq!((pointed(&world), world.member("a").passed_on), ((41, Some(41)), false));
+    // So does one that follows its acknowledgement.
+    world.wait(60);
+    assert_eq!(say_in(&mut world, 42, 2, RolloutEventBody::DispatchAck), EventAnswer::Accepted);
+    assert_eq!(pointed(&world), (42, Some(42)));
+    let code = "paused".to_owned();
+    assert_eq!(say_in(&mut world, 42, 3, RolloutEventBody::DispatchReject { code }), EventAnswer::Accepted);
+    assert_eq!((pointed(&world), world.member("a").in_flight()), ((41, Some(41)), true));
     // An acknowledgement of what it is not asked for any more.
-    let answer = say_in(&mut world, 42, 2, RolloutEventBody::DispatchAck);
+    let answer = say_in(&mut world, 42, 4, RolloutEventBody::DispatchAck);
     assert_eq!(answer, EventAnswer::Refused(EventRefusal::NotAsked));
     assert_eq!((pointed(&world), world.member("a").passed_on), ((41, Some(41)), false));
 }

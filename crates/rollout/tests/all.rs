@@ -21,4 +21,5 @@ mod superseded_rollouts_go_after_their_time;
 mod time_is_kept_to_the_second;
 mod transitions_are_those_of_the_table;
 mod waiting_has_a_cause;
+mod who_acknowledged_and_waits_says_why;
 mod who_goes_back_by_itself_counts_as_failed;

@@ -39,10 +39,11 @@ fn back() -> RolloutEventBody {
 }
 
 /// In the order of the table's columns.
-fn events() -> [RolloutEventBody; 13] {
+fn events() -> [RolloutEventBody; 14] {
     [
         RolloutEventBody::DispatchAck,
         RolloutEventBody::DispatchReject { code: "proof".to_owned() },
+        RolloutEventBody::DispatchReject { code: "frozen".to_owned() },
         RolloutEventBody::ActivationStarted,
         RolloutEventBody::ActivationComplete { release: 41, boot: boot() },
         RolloutEventBody::ActivationFailed { message: "no".to_owned() },
@@ -85,7 +86,7 @@ fn soaking(world: &mut Driven) {
 /// Where a node stands, and how it comes there.
 type Standing = (&'static str, fn(&mut Driven));
 
-const STANDS: [Standing; 11] = [
+const STANDS: [Standing; 12] = [
     ("not asked", |world| drop(world.command(RolloutCommand::Pause))),
     ("asked", |_| {}),
     ("activating", |world| drop(world.say("a", RolloutEventBody::DispatchAck))),
@@ -116,25 +117,30 @@ const STANDS: [Standing; 11] = [
         assert_eq!(world.converged("a", 0), EventAnswer::Accepted);
         world.command(RolloutCommand::Rollback);
     }),
+    ("started", |world| {
+        world.say("a", RolloutEventBody::DispatchAck);
+        assert_eq!(world.say("a", RolloutEventBody::ActivationStarted), EventAnswer::Accepted);
+    }),
 ];
 
 /// `+` takes effect, `n` was not asked for, `-` does not go with the state.
 #[test]
 fn by_one_table() {
-    // acknowledged, refused, started, complete, switch failed, deferred, declared, probed, first failure, failed, back,
-    // converged, of a newer agent
+    // acknowledged, refused, kept from it, started, complete, switch failed, deferred, declared, probed, first failure, failed,
+    // back, converged, of a newer agent
     let table = "
-        nnn-nnnnnn-n+  not asked
-        ++n-nnnnnn-n+  asked
-        +n++++---++-+  activating
-        nn-++----++-+  deferred
-        nn-+--+++++++  soaking
-        nn-------++-+  confirmed
-        nn--------+-+  failed
-        nn----------+  back
-        +n+-+----++-+  activating, called back
-        nn----+++++-+  soaking, called back
-        ++-------++-+  confirmed, called back
+        nnnn-nnnnnn-n+  not asked
+        +++n-nnnnnn-n+  asked
+        +n+++++---++-+  activating
+        nnn-++----++-+  deferred
+        nnn-+--+++++++  soaking
+        nnn-------++-+  confirmed
+        nnn--------+-+  failed
+        nnn----------+  back
+        +nn+-+----++-+  activating, called back
+        nnn----+++++-+  soaking, called back
+        +++-------++-+  confirmed, called back
+        +nn++++---++-+  started
     ";
     let mut rows = String::new();
     for (name, stand) in STANDS {

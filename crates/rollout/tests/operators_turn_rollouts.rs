@@ -181,6 +181,53 @@ fn one_that_waits_alone_is_aborted_and_its_nodes_stay() {
     assert!(world.rollouts.member(&next, &node_id("e")).unwrap().asked.is_some(), "{}", world.why("e"));
 }
 
+/// An approval ahead of a halt would lift it: what waits for something else is refused, and begins after no halt by itself.
+#[test]
+fn an_approval_is_refused_where_nothing_waits_for_one() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    let (first, late) = (world.key.clone(), "late".parse::<::model::Channel>().unwrap());
+    let terms = RolloutTerms { after: vec![first.channel.clone()], ..all_at_once() };
+    let next = |channel: &::model::Channel, seq, terms| {
+        release(
+            channel,
+            seq,
+            terms,
+            vec![joining(if channel.as_str() == "late" { "b" } else { "a" }, WEB, Some(40))],
+        )
+    };
+    assert_eq!(world.publish(next(&late, 41, terms)), Ok(()));
+    assert_eq!(world.publish(next(&first.channel, 42, all_at_once())), Ok(()));
+    let key = |channel: &::model::Channel, seq| RolloutKey { channel: channel.clone(), seq };
+    let approve = |world: &mut Driven, rollout| {
+        let (by, command) = ("ada".to_owned(), RolloutCommand::Approve);
+        world.give(RolloutInput::Command { rollout, by, command })
+    };
+    for (rollout, wait, words) in [
+        (
+            key(&late, 41),
+            BeginWait::Channel(first.channel.clone()),
+            "channel stable goes first, and its newest rollout is not through",
+        ),
+        (
+            key(&first.channel, 42),
+            BeginWait::Running(41),
+            "the rollout of release 41 runs, and this one is next",
+        ),
+    ] {
+        let before = world.rollouts.document(&rollout).unwrap().clone();
+        let refused = CommandRefusal::NotLifted(wait);
+        assert_eq!(refused.to_string(), format!("an approval does not let the rollout begin: {words}"));
+        assert_eq!(approve(&mut world, rollout.clone()), RolloutAnswer::Command(Err(refused)));
+        assert_eq!(*world.rollouts.document(&rollout).unwrap(), before, "nothing is stored");
+    }
+    // The halt that comes keeps the next one waiting, until somebody who knows of it approves.
+    world.activate("a");
+    world.fail("a");
+    assert_eq!(world.rollouts.waits_to_begin(&key(&first.channel, 42)), Some(BeginWait::Halted(41)));
+    assert_eq!(approve(&mut world, key(&first.channel, 42)), RolloutAnswer::Command(Ok(())));
+    assert!(world.rollouts.document(&key(&first.channel, 42)).unwrap().state.is_running());
+}
+
 /// A rollout that was aborted keeps what began; called back later, that goes back, but for who is offline.
 #[test]
 fn one_that_was_aborted_is_called_back() {

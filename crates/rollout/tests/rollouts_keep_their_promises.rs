@@ -54,6 +54,7 @@ const MUST_REACH: &[&str] = &[
     "went back once it was confirmed",
     "paused by its administrator",
     "held off for long",
+    "held off once it acknowledged",
     "Active",
     "Converging",
     "Terminal",

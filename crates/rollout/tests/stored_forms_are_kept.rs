@@ -86,6 +86,7 @@ fn members() -> Vec<MemberRecord> {
         deadline: None,
         slot_until: None,
         slot_left: false,
+        started: false,
         boot: None,
         probes: None,
         failure: None,
@@ -107,6 +108,7 @@ fn members() -> Vec<MemberRecord> {
         deadline: Some(at(3600)),
         slot_until: Some(at(3000)),
         slot_left: true,
+        started: true,
         boot: Some("boot-1".to_owned()),
         probes: Some(vec![
             probe("web", ProbeMode::Enforce, Some(ProbeOutcome::Pass)),

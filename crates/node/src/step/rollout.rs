@@ -5,6 +5,7 @@
 //! answer {acknowledge}  -> not before its time, in a freeze, pinned: DispatchReject
 //!                          else DispatchAck in the log, and a contact at once
 //! answer {proceed}      -> that acknowledgement was taken, and it may begin still: Activate
+//!                          in a freeze, a pin or a pause that came since: DispatchReject, and it is asked anew
 //! answer {hold}, or of another rollout: what was prepared is dropped
 //! answer of a later release's rollout, and nothing is held: adopted once its wave's signed time lets it
 //! Switch -> adopted, a full run -> Switched
@@ -69,7 +70,17 @@ struct Acknowledgement {
     /// Its number in the log, once it is durable.
     fact: Option<Cursor>,
     /// The control plane has it.
-    taken: bool,
+    delivered: bool,
+    /// It was called since, so that its answers follow from that.
+    called: bool,
+}
+
+impl Acknowledgement {
+    /// What an answer says follows from it. One that was not asked for may follow a refusal that the control plane did not
+    /// have when it made an answer which is under way yet.
+    fn is_taken(&self) -> bool {
+        self.delivered && (self.until.is_some() || self.called)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -121,11 +132,18 @@ impl RolloutParticipation {
 
     /// Facts up to this are durable at the control plane; whether the acknowledgement is one that was not before.
     fn delivered(&mut self, cursor: &Cursor) -> bool {
-        let Some(Acknowledgement { fact: Some(fact), taken, .. }) = &mut self.acknowledgement else {
+        let Some(Acknowledgement { fact: Some(fact), delivered, .. }) = &mut self.acknowledgement else {
             return false;
         };
         let has_it = fact.incarnation == cursor.incarnation && fact.seq <= cursor.seq;
-        has_it && !std::mem::replace(taken, true)
+        has_it && !std::mem::replace(delivered, true)
+    }
+
+    /// What is answered from now on follows from all that was delivered.
+    pub(super) fn called(&mut self) {
+        if let Some(acknowledgement) = &mut self.acknowledgement {
+            acknowledgement.called = acknowledgement.delivered;
+        }
     }
 
     fn acknowledged(&self, rollout: &RolloutId) -> Option<&Acknowledgement> {
@@ -236,6 +254,9 @@ impl Node {
         if at.is_none() && self.rollout.unbegun.as_ref() == Some(rollout) {
             self.rollout.unbegun = None;
         }
+        if at.is_none() && self.rollout.rejected.as_ref().is_some_and(|known| known.rollout == *rollout) {
+            self.rollout.rejected = None;
+        }
         let Some(acknowledgement) = &mut self.rollout.acknowledgement else { return };
         if acknowledgement.rollout != *rollout {
             return;
@@ -266,8 +287,10 @@ impl Node {
         now: Timestamp,
         effects: &mut Vec<NodeEffect>,
     ) -> bool {
-        if let Some(acked) = &answer.acked {
-            self.rollout.delivered(acked);
+        if let Some(acked) = &answer.acked
+            && self.rollout.delivered(acked)
+        {
+            self.rollout.called();
         }
         let Some(dispatch) = &answer.rollout else {
             // Nothing is asked. What is pointed to may wait on.
@@ -300,7 +323,7 @@ impl Node {
     }
 
     fn on_proceed(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        let taken = self.rollout.acknowledged(&dispatch.rollout).is_some_and(|known| known.taken);
+        let taken = self.rollout.acknowledged(&dispatch.rollout).is_some_and(Acknowledgement::is_taken);
         if let Some(root) = self.rollout.is_part(dispatch).map(|part| part.root) {
             if taken {
                 self.rollout.acknowledgement = None;
@@ -312,10 +335,13 @@ impl Node {
         if !waiting.names.has(dispatch) {
             return self.drop_waiting();
         }
+        let refusal = waiting.prepared.as_ref().map(|wave| self.refusal(wave, now));
         match taken {
-            // It waits as it is: the control plane says it again.
-            true if !self.may_begin(waiting, now) => {}
-            true => self.begin(dispatch, now, effects),
+            // What came since would have had the request refused: it is asked anew, and holds no slot until then.
+            true if matches!(refusal, Some(Some(_))) => self.answer_request(dispatch, None, now, effects),
+            true if refusal.is_some() && self.is_free() => self.begin(dispatch, now, effects),
+            // It waits as it is, for a moment: the control plane says it again.
+            true => {}
             // An agent that starts anew has forgotten what it said. One that began knows better, and was refused: it said so,
             // and would be again, whatever the control plane made of that.
             false
@@ -328,11 +354,9 @@ impl Node {
         }
     }
 
-    /// What was acknowledged begins now: no other release is switched to or left, no contact is to follow a guarded change
-    /// (CNV-11), within its window, and nothing came since that would have had the request refused.
-    fn may_begin(&self, waiting: &WaitingRelease, now: Timestamp) -> bool {
-        let is_free = !self.awaits_contact && !self.rollout.keeps_others_out();
-        is_free && waiting.prepared.as_ref().is_some_and(|wave| self.refusal(wave, now).is_none())
+    /// No other release is switched to or left, and no contact is to follow a guarded change (CNV-11).
+    fn is_free(&self) -> bool {
+        !self.awaits_contact && !self.rollout.keeps_others_out()
     }
 
     fn begin(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {

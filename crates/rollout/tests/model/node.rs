@@ -246,6 +246,15 @@ impl SimNode {
         }
     }
 
+    /// It is to begin what it acknowledged, and its administrator paused it since: it says so, and waits to be asked anew.
+    fn is_kept(&mut self, rollout: &RolloutId) -> bool {
+        if self.is_paused {
+            let code = BeginRefusal::Paused.code().to_owned();
+            self.say(rollout, RolloutEventBody::DispatchReject { code });
+        }
+        self.is_paused
+    }
+
     /// What happens on it by itself.
     pub fn live(&mut self, now: Timestamp, rng: &mut Rng) {
         if let Some(host) = &mut self.host {
@@ -397,7 +406,7 @@ impl SimNode {
                 }
                 if is_part {
                     host.restate(now);
-                } else {
+                } else if !self.is_kept(&rollout) {
                     assert!(is_target, "what is to be begun is the rollout's release");
                     let soak = Duration::from_secs(pointer.dispatch.soak_secs);
                     let terms = terms.clone();
@@ -412,7 +421,9 @@ impl SimNode {
                     && self.confirmed != Some(seq)
                     && !host.keeps_others_out() =>
             {
-                self.say(&rollout, RolloutEventBody::DispatchAck);
+                if !self.is_kept(&rollout) {
+                    self.say(&rollout, RolloutEventBody::DispatchAck);
+                }
             }
             RolloutTask::GoBack if is_part => {
                 if terms.on_failure == OnFailure::Rollback && pointer.release == host.back_to() {
@@ -551,6 +562,9 @@ impl SimNode {
             }
             let may_begin = is_target && pointer.dispatch.task == RolloutTask::Proceed;
             if may_begin && self.job.as_ref().is_none_or(|job| job.rollout != rollout) {
+                if self.is_kept(&rollout) {
+                    return;
+                }
                 let phase = Phase::Switching(now.plus(Duration::from_secs(5 + rng.below(200))));
                 let soak = Duration::from_secs(pointer.dispatch.soak_secs);
                 let target = pointer.rollout.seq;

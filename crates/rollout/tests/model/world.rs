@@ -258,6 +258,14 @@ impl World {
                 let before = stored.members.get(&key);
                 before.is_some_and(|before| before.state == NodeRolloutState::Converged)
             };
+            let was_to_begin = |member: &MemberRecord| {
+                let before = stored.members.get(&(change.document.key.clone(), member.node.clone()));
+                before.is_some_and(|before| before.state == NodeRolloutState::Activating)
+            };
+            let is_pending = |member: &&MemberRecord| member.state == NodeRolloutState::Pending;
+            if change.members.iter().filter(is_pending).any(was_to_begin) {
+                *self.reached.entry("held off once it acknowledged").or_default() += 1;
+            }
             let left = [NodeRolloutState::Failed, NodeRolloutState::Reverted];
             if change.members.iter().any(|member| left.contains(&member.state) && was_confirmed(member)) {
                 *self.reached.entry("went back once it was confirmed").or_default() += 1;

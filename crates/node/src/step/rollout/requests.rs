@@ -115,11 +115,12 @@ impl Node {
         if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
-        // Called back again, it says so again.
-        self.rollout.unbegun = None;
+        // Called back again, or kept from beginning again, it says so again.
+        (self.rollout.unbegun, self.rollout.rejected) = (None, None);
         let rollout = rollout.clone();
-        self.rollout.acknowledgement =
-            Some(Acknowledgement { rollout: rollout.clone(), until, fact: None, taken: false });
+        let said =
+            Acknowledgement { rollout: rollout.clone(), until, fact: None, delivered: false, called: false };
+        self.rollout.acknowledgement = Some(said);
         effects.push(NodeEffect::ReportDispatch(rollout, RolloutEventBody::DispatchAck));
     }
 }
