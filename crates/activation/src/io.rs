@@ -31,6 +31,17 @@ impl ActivationProcess {
     }
 }
 
+/// A record as a process finds it on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundRecord {
+    /// Nothing was ever activated, or guarded, here.
+    Absent,
+    /// It cannot be read.
+    Damaged,
+    /// It.
+    Record(Box<ActivationRecord>),
+}
+
 /// How a process finds the host when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundHost {

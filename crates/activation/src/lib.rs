@@ -76,13 +76,14 @@ mod probe_results;
 mod quarantine;
 mod record;
 mod terms;
+mod watchdog_look;
 
 pub use agent_watch::{AGENT_LOOKS, AGENT_PATIENCE, AgentWatch, StateHolder};
 pub use boot::{BootId, BootMoment, BootTime, MAX_BOOT_ID, ParseBootIdError};
 pub use generation::{Generation, GenerationId, GenerationLimits};
 pub use io::{
     ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationProcess, ActivationRefusal,
-    FoundHost, SwitchEnd, WatchdogAlarm,
+    FoundHost, FoundRecord, SwitchEnd, WatchdogAlarm,
 };
 pub use machine::{Activation, ActivationDeadline, PERSIST_RETRY, RETURN_RETRY};
 pub use model::health_probe::{
@@ -100,3 +101,4 @@ pub use terms::{
     ActivationTerms, AfterConfirm, CheckTermsError, ContactRule, MAX_BOOTS, MAX_SWITCH, MAX_TRIES,
     MAX_WINDOW, MIN_WINDOW,
 };
+pub use watchdog_look::{LookDecision, LookingProcess, WatchdogLook, WatchedRecord};

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use activation::guarded::{
-    ContactAnswer, ContactHistory, FoundChanges, FoundGuardRecord, GuardAdmission, GuardEffect, GuardInput,
-    GuardSituation, GuardedActivation, MAX_UNDO_TRIES, ReleaseTrial, admit_guarded,
+    ContactAnswer, ContactHistory, FoundChanges, GuardAdmission, GuardEffect, GuardInput, GuardSituation,
+    GuardedActivation, MAX_UNDO_TRIES, ReleaseTrial, admit_guarded,
 };
 use activation::{
-    ActivationProcess, ActivationRecord, BootMoment, BootTime, Generation, GenerationId, RETURN_RETRY,
-    ReturnCause, SwitchEnd,
+    ActivationProcess, ActivationRecord, BootMoment, BootTime, FoundRecord, Generation, GenerationId,
+    RETURN_RETRY, ReturnCause, SwitchEnd,
 };
 use model::Digest;
 use model::policy::{GuardPolicy, OfflineGuard};
@@ -193,7 +193,7 @@ fn the_agent_that_changed_itself_confirms_nothing() {
     assert!(guard.handle(GuardInput::Tick, at(1010).at).is_empty());
     assert!(guard.handle(GuardInput::ContactTried(Ok(())), at(1020).at).is_empty());
     let found = FoundChanges { target: change().id, seq: 7, agent: true };
-    let record = FoundGuardRecord::Record(Box::new(guard.record().clone()));
+    let record = FoundRecord::Record(Box::new(guard.record().clone()));
     let (mut next, _) =
         GuardedActivation::resume(record, Some(found), ActivationProcess::Agent, &at(1030)).unwrap();
     assert!(kinds(&next.handle(GuardInput::Tick, at(1080).at)).contains(&"try"));
@@ -215,7 +215,7 @@ fn the_agent_that_changed_itself_confirms_nothing() {
     );
     // The run was cut off: the next agent was started by what was known before, and makes way for another one.
     let (guard, _) = armed(true, OfflineGuard::Return);
-    let record = FoundGuardRecord::Record(Box::new(guard.record().clone()));
+    let record = FoundRecord::Record(Box::new(guard.record().clone()));
     let (mut next, _) =
         GuardedActivation::resume(record, Some(found), ActivationProcess::AgentAfterDeath, &at(1030))
             .unwrap();
@@ -229,7 +229,7 @@ fn each_process_goes_on_with_each_stage() {
     let (armed, _) = armed(true, OfflineGuard::Return);
     let found = Some(FoundChanges { target: change().id, seq: 7, agent: false });
     let resume = |record: &ActivationRecord, process, now: BootMoment| {
-        GuardedActivation::resume(FoundGuardRecord::Record(Box::new(record.clone())), found, process, &now)
+        GuardedActivation::resume(FoundRecord::Record(Box::new(record.clone())), found, process, &now)
     };
     // The run ended with its process: a contact is to follow what it changed so far.
     let (mut guard, effects) = resume(armed.record(), ActivationProcess::Agent, at(1020)).unwrap();
@@ -259,16 +259,13 @@ fn each_process_goes_on_with_each_stage() {
     // Nothing is under way.
     assert!(resume(guard.record(), ActivationProcess::Agent, at(1120)).is_none());
     assert!(
-        GuardedActivation::resume(FoundGuardRecord::Absent, found, ActivationProcess::Agent, &at(1120))
-            .is_none()
+        GuardedActivation::resume(FoundRecord::Absent, found, ActivationProcess::Agent, &at(1120)).is_none()
     );
     // A record that is damaged: what is known to have been changed is undone.
     let (guard, effects) =
-        GuardedActivation::resume(FoundGuardRecord::Damaged, found, ActivationProcess::Agent, &at(1120))
-            .unwrap();
+        GuardedActivation::resume(FoundRecord::Damaged, found, ActivationProcess::Agent, &at(1120)).unwrap();
     assert!(guard.is_undoing() && kinds(&effects).contains(&"undo"));
     assert!(
-        GuardedActivation::resume(FoundGuardRecord::Damaged, None, ActivationProcess::Agent, &at(1120))
-            .is_none()
+        GuardedActivation::resume(FoundRecord::Damaged, None, ActivationProcess::Agent, &at(1120)).is_none()
     );
 }

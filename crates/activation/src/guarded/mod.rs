@@ -53,6 +53,4 @@ pub use self::contact::{ContactAnswer, ContactHistory, OFFLINE_WINDOW};
 pub use self::held_back::{
     GUARDED_RETRY_WAITS, HeldBackChange, HeldUntil, MAX_GUARDED_TRIES, guarded_cause, held_back, what_is_held,
 };
-pub use self::step::{
-    FoundChanges, FoundGuardRecord, GuardEffect, GuardInput, GuardedActivation, MAX_UNDO_TRIES,
-};
+pub use self::step::{FoundChanges, GuardEffect, GuardInput, GuardedActivation, MAX_UNDO_TRIES};

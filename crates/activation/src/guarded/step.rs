@@ -5,24 +5,13 @@ use crate::boot::{BootId, BootMoment, BootTime};
 use crate::generation::{Generation, GenerationId, GenerationLimits};
 use crate::io::{
     ActivationEffect, ActivationFact, ActivationInput, ActivationProcess, ActivationRefusal, FoundHost,
-    SwitchEnd,
+    FoundRecord, SwitchEnd,
 };
 use crate::machine::{Activation, ActivationDeadline, PERSIST_RETRY};
 use crate::record::{ActivationRecord, ActivationStage, GenerationReturn, ReturnCause};
 
 /// How often one process tries to undo what could not be undone, [`RETURN_RETRY`](crate::RETURN_RETRY) apart.
 pub const MAX_UNDO_TRIES: u32 = 5;
-
-/// The record of guarded runs as a process finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FoundGuardRecord {
-    /// No run was guarded here.
-    Absent,
-    /// It cannot be read.
-    Damaged,
-    /// It.
-    Record(Box<ActivationRecord>),
-}
 
 /// What is known of the changes of a guarded run, as a process finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,15 +127,15 @@ impl GuardedActivation {
 
     /// Goes on with what a process before left; nothing where nothing is under way.
     pub fn resume(
-        record: FoundGuardRecord,
+        record: FoundRecord,
         changes: Option<FoundChanges>,
         process: ActivationProcess,
         now: &BootMoment,
     ) -> Option<(GuardedActivation, Vec<GuardEffect>)> {
         let record = match record {
-            FoundGuardRecord::Absent => return None,
-            FoundGuardRecord::Damaged => undone_from(changes?, now),
-            FoundGuardRecord::Record(record) => *record,
+            FoundRecord::Absent => return None,
+            FoundRecord::Damaged => undone_from(changes?, now),
+            FoundRecord::Record(record) => *record,
         };
         let target = match &record.under_way {
             ActivationStage::Settled => return None,

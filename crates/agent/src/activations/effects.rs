@@ -1,12 +1,10 @@
-//! What the machine asks for, one after the other: where one fails, what follows from that takes the place of the rest.
+//! What an agent that runs does about the effects of an activation ([`crate::generations::carry_out_all`]).
 
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use activation::{
-    ActivationEffect, ActivationFact, ActivationInput, ActivationStage, Generation, HealthProbeOutcome,
-    SwitchEnd,
+    Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationRecord, ActivationStage,
+    Generation, GenerationId, HealthProbeOutcome, SwitchEnd,
 };
 use host::Host;
 use node::{Adoption, HeldSettings, NodeInput, ReturnedRelease, TrialStage};
@@ -14,11 +12,12 @@ use node::{Adoption, HeldSettings, NodeInput, ReturnedRelease, TrialStage};
 use super::begun_switch::boot_was_required;
 use super::task::{ActivationTask, PendingReturn, PendingSwitch};
 use crate::events::DaemonEvent;
-use crate::full_runs::record_full_run;
-use crate::generations::{HostReturn, ReturnHostError, ReturnWatchdog, ReturnedHost};
+use crate::generations::{
+    ActivationOwner, GenerationFiles, HostReturn, ReturnWatchdog, ReturnedHost, return_host,
+};
 use crate::render::chain;
-use crate::run_mark::RunMark;
 use crate::runner::observed;
+use crate::storage::Storage;
 
 /// What says that the host must boot, and what asks for it.
 const REQUIRED: &str = "run/reboot-required";
@@ -26,77 +25,71 @@ const REQUIRED_BY: &str = "run/reboot-required.pkgs";
 /// How much of that is read, in bytes.
 const MAX_REQUIRED_BY: u64 = 4096;
 
-impl ActivationTask {
-    pub(super) fn carry_out_all(&mut self, effects: Vec<ActivationEffect>) {
-        let mut queue = VecDeque::from(effects);
-        while let Some(effect) = queue.pop_front() {
-            let Some(input) = self.carry_out(effect) else { continue };
-            let now = self.now();
-            let Some(activation) = &mut self.activation else { return };
-            // What was left of the list is in what follows, where it is still to be done.
-            queue = activation.handle(input, now.at).into();
+impl ActivationOwner for ActivationTask {
+    fn files(&self) -> &GenerationFiles {
+        &self.setup.files
+    }
+
+    fn storage(&self) -> &Storage {
+        &self.setup.storage
+    }
+
+    fn record(&self) -> Option<&ActivationRecord> {
+        self.activation.as_ref().map(Activation::record)
+    }
+
+    fn handle(&mut self, input: ActivationInput) -> Vec<ActivationEffect> {
+        let now = self.now();
+        self.activation.as_mut().map(|activation| activation.handle(input, now.at)).unwrap_or_default()
+    }
+
+    fn go_back(&mut self, from: GenerationId, to: Generation) -> Option<ActivationInput> {
+        (self.switch, self.trying) = (None, None);
+        self.back = Some(PendingReturn { from, to });
+        self.show(TrialStage::Returning, None);
+        self.returns_now()
+    }
+
+    /// Tells the rollout and the journal.
+    fn tell(&mut self, fact: &ActivationFact) {
+        log(fact);
+        let now = self.now();
+        let Some(confirmed) = self.record().map(|record| record.confirmed) else { return };
+        let Some(kept) = &mut self.kept else { return };
+        let events = kept.told(fact, confirmed, &now);
+        let is_kept = matches!(fact, ActivationFact::Completed { .. } | ActivationFact::Returning { .. });
+        self.report(events);
+        if is_kept {
+            self.keep_rollout();
         }
     }
 
-    /// Carries one effect out; gives what is to be said of it at once.
-    fn carry_out(&mut self, effect: ActivationEffect) -> Option<ActivationInput> {
-        let setup = self.setup.clone();
-        let durable = setup.storage.durable();
+    fn carry_out_running(&mut self, effect: ActivationEffect) -> Option<ActivationInput> {
         match effect {
-            ActivationEffect::Persist(record) => {
-                let error = setup.files.persist(&record).err()?;
-                Some(ActivationInput::NotPersisted { reason: chain(&error) })
-            }
-            ActivationEffect::ArmWatchdog(_) => {
-                let to_be = self.activation.as_ref()?.record();
-                let error = setup.files.arm(durable, to_be).err()?;
-                Some(ActivationInput::NotArmed { reason: chain(&error) })
-            }
-            ActivationEffect::Disarm => {
-                let record = self.activation.as_ref()?.record();
-                if let Err(error) = setup.files.disarm(record) {
-                    tracing::warn!(error = %chain(&error), "the watchdog stays, and has nothing to do");
-                }
-                None
-            }
-            ActivationEffect::Forget(generations) => {
-                if let Err(error) = setup.files.forget(&generations) {
-                    tracing::warn!(error = %chain(&error), "generations that nothing needs stay");
-                }
-                None
-            }
-            ActivationEffect::Switch(target) => self.switch_to(target),
-            ActivationEffect::StartAgentAnew => {
-                self.start_agent_anew();
-                None
-            }
+            ActivationEffect::Switch(target) => return self.switch_to(target),
+            ActivationEffect::StartAgentAnew => self.start_agent_anew(),
             ActivationEffect::StartProbes { generation, boot, probes } => {
                 self.probes.start(generation, &boot, &probes);
-                None
             }
-            ActivationEffect::StopProbes => {
-                self.probes.stop();
-                None
-            }
+            ActivationEffect::StopProbes => self.probes.stop(),
             ActivationEffect::TryConfirm { generation, boot, number } => {
                 tracing::info!(number, "tries to confirm the release");
                 self.trying = Some((generation, boot));
-                setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::TryConfirm));
-                None
+                self.setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::TryConfirm));
             }
-            ActivationEffect::Return { from, to } => {
-                (self.switch, self.trying) = (None, None);
-                self.back = Some(PendingReturn { from, to });
-                self.show(TrialStage::Returning, None);
-                self.returns_now()
-            }
-            ActivationEffect::Report(fact) => {
-                self.tell(&fact);
-                None
-            }
+            // Carried out before, whoever goes on.
+            ActivationEffect::Persist(_)
+            | ActivationEffect::ArmWatchdog(_)
+            | ActivationEffect::Disarm
+            | ActivationEffect::Return { .. }
+            | ActivationEffect::Forget(_)
+            | ActivationEffect::Report(_) => {}
         }
+        None
     }
+}
 
+impl ActivationTask {
     /// The daemon adopts the release and makes a full run: nothing of the host is touched before the mark is gone.
     fn switch_to(&mut self, target: Generation) -> Option<ActivationInput> {
         let failed = |reason: String| {
@@ -161,19 +154,13 @@ impl ActivationTask {
             return None;
         }
         let PendingReturn { from, to } = self.back.take()?;
-        let state = self.setup.storage.durable().path().to_owned();
-        // Without a mark it is made all the same.
-        let _ = RunMark::begin(&state, crate::clock::now());
-        let returned = catch_unwind(AssertUnwindSafe(|| self.go_back(from, &to)));
-        RunMark::end(&state);
-        Some(match returned {
-            Ok(Ok(())) => ActivationInput::Returned,
-            Ok(Err(error)) => ActivationInput::ReturnFailed { reason: chain(&error) },
-            Err(_) => ActivationInput::ReturnFailed { reason: "the agent panicked; see its log".to_owned() },
+        Some(match self.return_host(from, &to) {
+            Ok(()) => ActivationInput::Returned,
+            Err(reason) => ActivationInput::ReturnFailed { reason },
         })
     }
 
-    fn go_back(&self, from: activation::GenerationId, to: &Generation) -> Result<(), ReturnHostError> {
+    fn return_host(&self, from: GenerationId, to: &Generation) -> Result<(), String> {
         let setup = &self.setup;
         let traits = observed(&setup.host);
         let settled: Mutex<HeldSettings> = Mutex::default();
@@ -184,17 +171,9 @@ impl ActivationTask {
             *settled.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = settings;
             Ok(())
         };
-        let host_return =
-            HostReturn { files: &setup.files, runner: &setup.runner, traits: &traits, adopt: &adopt };
-        let ReturnedHost { adoption, run, agent } = host_return.carry_out(from, to)?;
-        if let Some((run, inputs)) = run {
-            match record_full_run(&setup.storage, inputs, run) {
-                Ok(_) => setup.local.recorded(),
-                Err(error) => {
-                    tracing::warn!(error = %chain(&error), "what the run came to is not recorded")
-                }
-            }
-        }
+        let back = HostReturn { files: &setup.files, runner: &setup.runner, traits: &traits, adopt: &adopt };
+        let ReturnedHost { adoption, agent, .. } = return_host(&back, &setup.storage, from, to)?;
+        setup.local.recorded();
         let settings = settled.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let last_run = setup.storage.durable().last_run().ok().flatten();
         let returned = ReturnedRelease { adoption, settings, last_run };
@@ -204,22 +183,6 @@ impl ActivationTask {
             setup.daemon.send_blocking(DaemonEvent::AgentReplaced);
         }
         Ok(())
-    }
-
-    /// Tells the rollout and the journal.
-    fn tell(&mut self, fact: &ActivationFact) {
-        log(fact);
-        let now = self.now();
-        let Some(confirmed) = self.activation.as_ref().map(|activation| activation.record().confirmed) else {
-            return;
-        };
-        let Some(kept) = &mut self.kept else { return };
-        let events = kept.told(fact, confirmed, &now);
-        let is_kept = matches!(fact, ActivationFact::Completed { .. } | ActivationFact::Returning { .. });
-        self.report(events);
-        if is_kept {
-            self.keep_rollout();
-        }
     }
 }
 

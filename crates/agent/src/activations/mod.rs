@@ -4,7 +4,7 @@
 //! ```text
 //! node::Node --Activate, GoBack, RolloutEnded--> Activations (bounded channel) --> thread: Activation::handle
 //!      ^                                                                              | in order, each or its failure
-//!      |                                    Persist, ArmWatchdog, Disarm, Forget ---- generations
+//!      |                                    Persist, ArmWatchdog, Disarm, Forget ---- generations::carry_out_all
 //!      +--Switch: adopt, full run --> Switched        Return: once no run is under way - generations::HostReturn
 //!      +--TryConfirm: a check-in --> ConfirmTried     StartProbes -------------------- probes, tasks of the runtime
 //!                                                     Report ------------------------- RolloutActivation -> rollout_log

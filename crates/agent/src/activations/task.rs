@@ -15,7 +15,7 @@ use node::{ActivationRequest, Adoption, RolloutActivation, TrialStage};
 
 use super::probes::ProbeTasks;
 use super::{ActivationCommand, ActivationSetup};
-use crate::generations::boot_moment;
+use crate::generations::{ActivationOwner, boot_moment, carry_out_all};
 use crate::render::chain;
 
 /// The longest wait: a host that slept looks at the clock again.
@@ -100,7 +100,7 @@ impl ActivationTask {
         // Before what this process does of it.
         self.report(events);
         self.keep_rollout();
-        self.carry_out_all(effects);
+        carry_out_all(self, effects);
         if let Some(order) = order {
             self.give(ActivationInput::Activate(Box::new(order)));
         }
@@ -232,7 +232,7 @@ impl ActivationTask {
         if self.activation.is_none()
             && let Some((_, effects)) = self.load()
         {
-            self.carry_out_all(effects);
+            carry_out_all(self, effects);
         }
         let is_loaded = self.activation.is_some();
         let generation = match generation {
@@ -335,10 +335,11 @@ impl ActivationTask {
 
     /// Gives the machine an input, and does all that follows.
     pub(super) fn give(&mut self, input: ActivationInput) {
-        let now = self.now();
-        let Some(activation) = &mut self.activation else { return };
-        let effects = activation.handle(input, now.at);
-        self.carry_out_all(effects);
+        if self.activation.is_none() {
+            return;
+        }
+        let effects = self.handle(input);
+        carry_out_all(self, effects);
         self.settle();
     }
 }

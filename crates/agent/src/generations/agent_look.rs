@@ -23,18 +23,15 @@ pub(super) fn holder(state: &Path) -> Result<StateHolder, SpoolError> {
     }
 }
 
-/// Looks, and remembers it for the next look; nothing where it cannot be remembered, as on a disk that is full: a switch
-/// has its time then.
-///
-/// # Errors
-/// As [`holder`].
-pub(super) fn watch(state: &Path, now: &BootMoment) -> Result<Option<AgentWatch>, SpoolError> {
-    let seen = AgentWatch::look(SEEN.read(state), holder(state)?, now);
+/// Remembers who has it for the next look; nothing where that cannot be, as on a disk that is full: a switch has its
+/// time then.
+pub(super) fn watch(state: &Path, holder: StateHolder, now: &BootMoment) -> Option<AgentWatch> {
+    let seen = AgentWatch::look(SEEN.read(state), holder, now);
     match SEEN.write(state, &seen) {
-        Ok(()) => Ok(Some(seen)),
+        Ok(()) => Some(seen),
         Err(error) => {
             tracing::warn!(error = %chain(&error), "an agent that ends in the middle of a switch is not noticed");
-            Ok(None)
+            None
         }
     }
 }

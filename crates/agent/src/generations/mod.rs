@@ -25,6 +25,7 @@
 mod agent_files;
 mod agent_look;
 mod boot;
+mod effects;
 mod host_return;
 mod return_loop;
 mod return_units;
@@ -33,7 +34,9 @@ mod watchdog;
 
 use std::path::{Path, PathBuf};
 
-use activation::{ActivationRecord, ActivationStage, BootMoment, Generation, GenerationId, ReturnCause};
+use activation::{
+    ActivationRecord, ActivationStage, BootMoment, FoundRecord, Generation, GenerationId, ReturnCause,
+};
 use model::Digest;
 use node::{Adoption, FreshnessRecord};
 use serde::{Deserialize, Serialize};
@@ -41,6 +44,7 @@ use spool::{Disk, PeekedFile, SpoolError, StateFile};
 
 pub use self::agent_files::{InstalledAgent, KeepAgentError, PutBackAgent, PutBackAgentError};
 pub use self::boot::{BootMomentError, boot_moment};
+pub(crate) use self::effects::{ActivationOwner, carry_out_all, return_host};
 pub use self::host_return::{HostReturn, ReturnHostError, ReturnedHost};
 pub use self::return_loop::{ReturnLoop, StartLoopError};
 pub use self::return_units::{ReturnUnits, SetUpUnitsError};
@@ -174,6 +178,18 @@ impl GenerationFiles {
     /// When the disk refuses, or a newer version wrote it.
     pub fn peek(&self) -> Result<PeekedFile<ActivationRecord>, SpoolError> {
         self.record.peek()
+    }
+
+    /// The same, as the core takes it in.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn found(&self) -> Result<FoundRecord, SpoolError> {
+        Ok(match self.peek()? {
+            PeekedFile::Value(record) => FoundRecord::Record(Box::new(record)),
+            PeekedFile::Absent => FoundRecord::Absent,
+            PeekedFile::Damaged => FoundRecord::Damaged,
+        })
     }
 
     /// Why the host returned from a generation, where its quarantine holds that; by what is durable.

@@ -2,12 +2,11 @@
 //! first (ROL-7, ROL-12).
 //!
 //! ```text
-//! record + boot + clock -> ActivationRecord::watchdog -> nothing | wait
-//!          + who has the state's lock: AgentWatch       -> stop the agent (60 s, then kill) -> take the state's lock
-//!                                                        -> Activation, as the watchdog, until the host is back -> start the agent
+//! records + boot + clock -> WatchdogLook::decide -> end the watch | wait
+//!                                                 -> stop the agent (60 s, then kill) -> take the state's lock
+//!                                                 -> Activation, as the watchdog, until the host is back -> start the agent
 //! ```
 
-use std::collections::VecDeque;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,24 +16,22 @@ use std::time::{Duration, Instant};
 use activation::guarded::MAX_UNDO_TRIES;
 use activation::{
     Activation, ActivationEffect, ActivationFact, ActivationInput, ActivationProcess, ActivationRecord,
-    ActivationStage, BootMoment, FoundHost, Generation, GenerationId, GenerationLimits, RETURN_LIMIT,
-    StateHolder, WatchdogDecision,
+    ActivationStage, BootMoment, FoundHost, FoundRecord, Generation, GenerationId, GenerationLimits,
+    LookDecision, LookingProcess, RETURN_LIMIT, WatchdogLook, WatchedRecord,
 };
 use model::log::FactBody;
 use net::notify::{ServiceState, service_manager};
 use node::Adoption;
 use rustix::process::{Pid, Signal, kill_process};
-use spool::{Disk, PeekedFile, SpoolError, StateLock};
+use spool::{Disk, SpoolError, StateLock};
 
 use super::{
-    BootMomentError, GenerationFiles, HostReturn, ReturnHostError, ReturnWatchdog, StartLoopError,
-    agent_look, boot_moment,
+    ActivationOwner, BootMomentError, GenerationFiles, HostReturn, ReturnWatchdog, ReturnedHost,
+    StartLoopError, agent_look, boot_moment, carry_out_all, return_host,
 };
-use crate::full_runs::record_full_run;
 use crate::guard::RunGuard;
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
-use crate::run_mark::RunMark;
 use crate::runner::{Runner, observed};
 use crate::service::SERVICE;
 use crate::state::{Durable, StateDir, StateError};
@@ -92,15 +89,6 @@ pub enum ReturnLook {
     },
 }
 
-/// Who looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looker {
-    /// The watchdog, which ends the agent and starts it again.
-    Watchdog,
-    /// The agent, before it begins.
-    Agent,
-}
-
 /// Looks once, and does what is due.
 ///
 /// # Errors
@@ -114,7 +102,7 @@ pub fn look(options: &MachineOptions) -> Result<ReturnLook, ReturnVerbError> {
 /// # Errors
 /// As there.
 pub fn look_at(options: &MachineOptions, files: &GenerationFiles) -> Result<ReturnLook, ReturnVerbError> {
-    look_as(Looker::Watchdog, options, files)
+    look_as(LookingProcess::Watchdog, options, files)
 }
 
 /// Looks until nothing is under way any more: the loop that stands for the watchdog.
@@ -145,7 +133,7 @@ pub fn follow(options: &MachineOptions) -> Result<(), ReturnVerbError> {
 /// What an agent that starts does first: what a watchdog would do, which may not have looked since the boot. Where that
 /// put another program in place, this process goes on as that one.
 pub fn before_the_agent(options: &MachineOptions) {
-    match look_as(Looker::Agent, options, &GenerationFiles::of(options, &Disk::new())) {
+    match look_as(LookingProcess::StartingAgent, options, &GenerationFiles::of(options, &Disk::new())) {
         Ok(ReturnLook::Done { replaced: Some(program) }) => {
             let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
             tracing::error!(%error, program = %program.display(), "the agent that was put back cannot be started");
@@ -159,92 +147,38 @@ pub fn before_the_agent(options: &MachineOptions) {
 }
 
 fn look_as(
-    looker: Looker,
+    looking: LookingProcess,
     options: &MachineOptions,
     files: &GenerationFiles,
 ) -> Result<ReturnLook, ReturnVerbError> {
-    let now = boot_moment()?;
-    let watch = AgentLook { looker, state: options.state_dir() };
-    let (trial, guard) = (due(files, &now, &watch)?, due(&files.guards(), &now, &watch)?);
-    // A trial undoes more than a guarded run, and comes first.
-    for (due, way) in [(trial, WayBack::Trial), (guard, WayBack::Guard)] {
-        match due {
-            ReturnDue::Now => return act(looker, options, files, way, ActivationProcess::Watchdog),
-            ReturnDue::Abandoned => {
-                return act(looker, options, files, way, ActivationProcess::WatchdogAlone);
-            }
-            // Whoever returned is gone, and has left the agent stopped: it is gone on with, without waiting for its deadline.
-            ReturnDue::BeingDone if agent_look::holder(&options.state_dir())? == StateHolder::Nobody => {
-                return act(looker, options, files, way, ActivationProcess::Watchdog);
-            }
-            ReturnDue::Later | ReturnDue::BeingDone | ReturnDue::Nothing => {}
-        }
-    }
-    match (trial, guard) {
-        (ReturnDue::Nothing, ReturnDue::Nothing) => end_watch(options, files),
-        _ => Ok(ReturnLook::NotDue),
+    match decide(looking, options, files)?.0 {
+        LookDecision::EndWatch => end_watch(looking, options, files),
+        LookDecision::Wait => Ok(ReturnLook::NotDue),
+        LookDecision::GoOn(record, process) => act(looking, options, files, record, process),
     }
 }
 
-/// From what the host goes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WayBack {
-    /// A release on trial.
-    Trial,
-    /// A guarded run (CNV-11).
-    Guard,
-}
-
-/// What is due by the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReturnDue {
-    Nothing,
-    Later,
-    /// The host goes back, by the process that has the state directory.
-    BeingDone,
-    Now,
-    /// Now, as nobody goes on with a switch.
-    Abandoned,
-}
-
-/// How a look sees whether somebody goes on with a switch.
-struct AgentLook {
-    looker: Looker,
-    state: PathBuf,
-}
-
-impl AgentLook {
-    fn is_abandoned(&self, record: &ActivationRecord, now: &BootMoment) -> Result<bool, SpoolError> {
-        // An agent goes on with it itself.
-        let is_looked_at =
-            self.looker == Looker::Watchdog && matches!(record.under_way, ActivationStage::Armed(_));
-        if !is_looked_at {
-            return Ok(false);
-        }
-        let watch = agent_look::watch(&self.state, now)?;
-        Ok(watch.is_some_and(|watch| record.is_abandoned(&watch, now)))
-    }
-}
-
-fn due(files: &GenerationFiles, now: &BootMoment, watch: &AgentLook) -> Result<ReturnDue, SpoolError> {
-    Ok(match files.peek()? {
-        PeekedFile::Absent => ReturnDue::Nothing,
-        // What it means is told by whoever has the state directory.
-        PeekedFile::Damaged => ReturnDue::Now,
-        PeekedFile::Value(record) => match record.watchdog(now) {
-            WatchdogDecision::Nothing => ReturnDue::Nothing,
-            WatchdogDecision::Wait(_) if matches!(record.under_way, ActivationStage::Returning(_)) => {
-                ReturnDue::BeingDone
-            }
-            WatchdogDecision::Wait(_) if watch.is_abandoned(&record, now)? => ReturnDue::Abandoned,
-            WatchdogDecision::Wait(_) | WatchdogDecision::WaitForBoot => ReturnDue::Later,
-            WatchdogDecision::CountBoot | WatchdogDecision::Return(_) => ReturnDue::Now,
-        },
-    })
+/// What is found, and what it means; with the record of releases.
+fn decide(
+    looking: LookingProcess,
+    options: &MachineOptions,
+    files: &GenerationFiles,
+) -> Result<(LookDecision, FoundRecord), ReturnVerbError> {
+    let (state, now) = (options.state_dir(), boot_moment()?);
+    let (trial, guard) = (files.found()?, files.guards().found()?);
+    let look = WatchdogLook { looking, trial: &trial, guard: &guard, now: &now };
+    let holder = look.asks_holder().then(|| agent_look::holder(&state)).transpose()?;
+    let watch = holder.filter(|_| look.watches_agent());
+    let watch = watch.and_then(|holder| agent_look::watch(&state, holder, &now));
+    Ok((look.decide(holder, watch.as_ref()), trial))
 }
 
 /// Nothing is under way. While an agent lives it may be about to begin something, and ends the watch itself.
-fn end_watch(options: &MachineOptions, files: &GenerationFiles) -> Result<ReturnLook, ReturnVerbError> {
+fn end_watch(
+    looking: LookingProcess,
+    options: &MachineOptions,
+    files: &GenerationFiles,
+) -> Result<ReturnLook, ReturnVerbError> {
     let guards = files.guards();
     if !files.watchdog().is_set_up() && !files.keeps_agents()? && !guards.keeps_agents()? {
         return Ok(ReturnLook::Over);
@@ -254,23 +188,12 @@ fn end_watch(options: &MachineOptions, files: &GenerationFiles) -> Result<Return
         Err(SpoolError::Locked { .. }) => return Ok(ReturnLook::NotDue),
         Err(error) => return Err(error.into()),
     };
-    let record = match files.peek()? {
-        PeekedFile::Value(record) => record,
-        PeekedFile::Absent => ActivationRecord::default(),
-        PeekedFile::Damaged => return Ok(ReturnLook::NotDue),
+    // What is found now stays so.
+    let record = match decide(looking, options, files)? {
+        (LookDecision::EndWatch, FoundRecord::Record(record)) => *record,
+        (LookDecision::EndWatch, FoundRecord::Absent | FoundRecord::Damaged) => ActivationRecord::default(),
+        (LookDecision::Wait | LookDecision::GoOn(..), _) => return Ok(ReturnLook::NotDue),
     };
-    let is_nothing = matches!(record.watchdog(&boot_moment()?), WatchdogDecision::Nothing);
-    if !is_nothing {
-        return Ok(ReturnLook::NotDue);
-    }
-    let is_guarded = match guards.peek()? {
-        PeekedFile::Value(guarded) => !matches!(guarded.watchdog(&boot_moment()?), WatchdogDecision::Nothing),
-        PeekedFile::Absent => false,
-        PeekedFile::Damaged => true,
-    };
-    if is_guarded {
-        return Ok(ReturnLook::NotDue);
-    }
     if let Err(error) = guards.disarm(&ActivationRecord::default()) {
         tracing::warn!(error = %chain(&error), "the watchdog stays, and has nothing to do");
     }
@@ -283,23 +206,23 @@ fn end_watch(options: &MachineOptions, files: &GenerationFiles) -> Result<Return
 
 /// Ends the agent, does what is due, and starts the agent again.
 fn act(
-    looker: Looker,
+    looking: LookingProcess,
     options: &MachineOptions,
     files: &GenerationFiles,
-    way: WayBack,
+    record: WatchedRecord,
     process: ActivationProcess,
 ) -> Result<ReturnLook, ReturnVerbError> {
-    let units = match (looker, files.watchdog()) {
-        (Looker::Watchdog, ReturnWatchdog::Units(units)) => Some(units),
+    let units = match (looking, files.watchdog()) {
+        (LookingProcess::Watchdog, ReturnWatchdog::Units(units)) => Some(units),
         _ => None,
     };
-    match (looker, units) {
-        (Looker::Agent, _) => service_manager(ServiceState::StartsWithin(RETURN_LIMIT)),
-        (Looker::Watchdog, Some(units)) => units.stop(SERVICE, STOP_PATIENCE),
-        (Looker::Watchdog, None) => {}
+    match (looking, units) {
+        (LookingProcess::StartingAgent, _) => service_manager(ServiceState::StartsWithin(RETURN_LIMIT)),
+        (LookingProcess::Watchdog, Some(units)) => units.stop(SERVICE, STOP_PATIENCE),
+        (LookingProcess::Watchdog, None) => {}
     }
-    let acted = take_state(looker, options, files).and_then(|machine| match machine {
-        Some(machine) if way == WayBack::Guard => undo_guarded(files, &machine, process),
+    let acted = take_state(looking, options, files).and_then(|machine| match machine {
+        Some(machine) if record == WatchedRecord::Guard => undo_guarded(files, &machine, process),
         Some(machine) => go_on(files, machine, process),
         None => Ok(ReturnLook::NotDue),
     });
@@ -313,7 +236,7 @@ fn act(
 
 /// Takes the state directory, from whoever has it: a verb, or an agent that is not systemd's.
 fn take_state(
-    looker: Looker,
+    looking: LookingProcess,
     options: &MachineOptions,
     files: &GenerationFiles,
 ) -> Result<Option<Machine>, ReturnVerbError> {
@@ -326,7 +249,7 @@ fn take_state(
             Err(error) => error,
         };
         let Some(holder) = error.holder() else { return Err(error.into()) };
-        if looker == Looker::Agent {
+        if looking == LookingProcess::StartingAgent {
             // Another agent runs, or the watchdog does what is due.
             return Ok(None);
         }
@@ -378,7 +301,7 @@ fn go_on(
         tracing::error!("{repair}");
         storage.append_blocking(FactBody::Repaired { message: repair })?;
     }
-    let runs = files.running()?;
+    let (runs, boot) = (files.running()?, now.clone());
     let (activation, effects) =
         Activation::start(found.record, GenerationLimits::default(), FoundHost { process, runs }, &now);
     let guard = RunGuard::new(files.beside(), storage.clone(), machine.kinds.clone(), false);
@@ -390,6 +313,7 @@ fn go_on(
         storage: &storage,
         runner: &runner,
         activation,
+        boot,
         replaced: None,
     };
     returning.drive(effects)?;
@@ -403,100 +327,70 @@ struct UnattendedReturn<'a> {
     storage: &'a Storage,
     runner: &'a Runner,
     activation: Activation,
+    boot: BootMoment,
     replaced: Option<PathBuf>,
 }
 
 impl UnattendedReturn<'_> {
-    /// Carries effects out until nothing is to be done now.
+    /// Carries effects out until the host is back, or was tried to be often enough.
     fn drive(&mut self, effects: Vec<ActivationEffect>) -> Result<(), ReturnVerbError> {
         let mut effects = effects;
         for _ in 0..RETURN_TRIES {
-            self.carry_out_all(effects)?;
+            carry_out_all(self, effects);
             if !matches!(self.activation.record().under_way, ActivationStage::Returning(_)) {
                 return Ok(());
             }
-            let now = boot_moment()?.at;
             if let Some((at, _)) = self.activation.next_deadline() {
-                std::thread::sleep(at.since(now).min(activation::RETURN_RETRY));
+                std::thread::sleep(at.since(self.now().at).min(activation::RETURN_RETRY));
             }
-            effects = self.activation.handle(ActivationInput::Tick, boot_moment()?.at);
+            effects = self.handle(ActivationInput::Tick);
         }
         Err(ReturnVerbError::NotReturned(self.activation.record().confirmed.id))
     }
 
-    fn carry_out_all(&mut self, effects: Vec<ActivationEffect>) -> Result<(), ReturnVerbError> {
-        let mut queue = VecDeque::from(effects);
-        while let Some(effect) = queue.pop_front() {
-            if let Some(input) = self.carry_out(effect) {
-                // Whatever was left of the list is in what follows, where it is still to be done.
-                queue = self.activation.handle(input, boot_moment()?.at).into();
-            }
+    /// The time; the last known one where the kernel does not say.
+    fn now(&mut self) -> &BootMoment {
+        if let Ok(now) = boot_moment() {
+            self.boot = now;
         }
-        Ok(())
+        &self.boot
+    }
+}
+
+impl ActivationOwner for UnattendedReturn<'_> {
+    fn files(&self) -> &GenerationFiles {
+        self.files
     }
 
-    /// Carries one effect out; gives what follows of it.
-    fn carry_out(&mut self, effect: ActivationEffect) -> Option<ActivationInput> {
-        match effect {
-            ActivationEffect::Persist(record) => {
-                let error = self.files.persist(&record).err()?;
-                Some(ActivationInput::NotPersisted { reason: chain(&error) })
-            }
-            ActivationEffect::ArmWatchdog(_) => {
-                let error = self.files.arm(&self.machine.durable, self.activation.record()).err()?;
-                Some(ActivationInput::NotArmed { reason: chain(&error) })
-            }
-            ActivationEffect::Disarm => {
-                if let Err(error) = self.files.disarm(self.activation.record()) {
-                    tracing::warn!(error = %chain(&error), "the watchdog stays, and has nothing to do");
-                }
-                None
-            }
-            ActivationEffect::Return { from, to } => Some(match self.go_back(from, &to) {
-                Ok(()) => ActivationInput::Returned,
-                Err(error) => ActivationInput::ReturnFailed { reason: chain(&error) },
-            }),
-            ActivationEffect::Forget(generations) => {
-                if let Err(error) = self.files.forget(&generations) {
-                    tracing::warn!(error = %chain(&error), "generations that nothing needs stay");
-                }
-                None
-            }
-            ActivationEffect::Report(fact) => {
-                self.tell(&fact);
-                None
-            }
-            // The agent's, once it runs.
-            ActivationEffect::Switch(_)
-            | ActivationEffect::StartProbes { .. }
-            | ActivationEffect::StopProbes
-            | ActivationEffect::StartAgentAnew
-            | ActivationEffect::TryConfirm { .. } => None,
-        }
+    fn storage(&self) -> &Storage {
+        self.storage
     }
 
-    fn go_back(&mut self, from: GenerationId, to: &Generation) -> Result<(), ReturnHostError> {
+    fn record(&self) -> Option<&ActivationRecord> {
+        Some(self.activation.record())
+    }
+
+    fn handle(&mut self, input: ActivationInput) -> Vec<ActivationEffect> {
+        let at = self.now().at;
+        self.activation.handle(input, at)
+    }
+
+    fn go_back(&mut self, from: GenerationId, to: Generation) -> Option<ActivationInput> {
         let traits = observed(self.machine.kinds.host());
         let durable: &Durable = &self.machine.durable;
         let adopt = |adoption: &Adoption| durable.adopt(adoption).map(drop);
-        let host_return =
-            HostReturn { files: self.files, runner: self.runner, traits: &traits, adopt: &adopt };
-        // Without a mark it is made all the same.
-        let _ = RunMark::begin(durable.path(), crate::clock::now());
-        let returned = host_return.carry_out(from, to);
-        RunMark::end(durable.path());
-        let returned = returned?;
-        self.replaced = returned.agent.program.or(self.replaced.take());
-        if let Some((run, inputs)) = returned.run
-            && let Err(error) = record_full_run(self.storage, inputs, run)
-        {
-            tracing::warn!(error = %chain(&error), "what the run came to is not recorded");
-        }
-        Ok(())
+        let back = HostReturn { files: self.files, runner: self.runner, traits: &traits, adopt: &adopt };
+        Some(match return_host(&back, self.storage, from, &to) {
+            Ok(ReturnedHost { agent, .. }) => {
+                self.replaced = agent.program.or(self.replaced.take());
+                ActivationInput::Returned
+            }
+            Err(reason) => ActivationInput::ReturnFailed { reason },
+        })
     }
 
     /// A fact for the node's log: what happened is said later, when there is a network again.
-    fn tell(&self, fact: &ActivationFact) {
+    fn tell(&mut self, fact: &ActivationFact) {
         let Some(message) = told(fact) else { return };
         tracing::warn!("{message}");
         if let Err(error) = self.storage.append_blocking(FactBody::Repaired { message }) {

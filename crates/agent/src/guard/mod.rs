@@ -28,10 +28,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use activation::guarded::{
-    ContactAnswer, ContactHistory, FoundChanges, FoundGuardRecord, GuardInput, GuardedActivation,
-    HeldBackChange,
+    ContactAnswer, ContactHistory, FoundChanges, GuardInput, GuardedActivation, HeldBackChange,
 };
-use activation::{ActivationProcess, ActivationRecord, BootTime, GenerationId, SwitchEnd};
+use activation::{ActivationProcess, ActivationRecord, BootTime, FoundRecord, GenerationId, SwitchEnd};
 use converge::{Desired, ResourceId, RunScope, TakeBack};
 use model::policy::GuardPolicy;
 use model::{Digest, RunReport};
@@ -179,17 +178,13 @@ impl RunGuard {
             PeekedFile::Value(changes) => Some(changes),
             PeekedFile::Absent | PeekedFile::Damaged => None,
         };
-        let record = match self.files.peek().map_err(|error| chain(&error))? {
-            PeekedFile::Value(record) => FoundGuardRecord::Record(Box::new(record)),
-            PeekedFile::Absent => FoundGuardRecord::Absent,
-            PeekedFile::Damaged => FoundGuardRecord::Damaged,
-        };
+        let record = self.files.found().map_err(|error| chain(&error))?;
         let found = changes.as_ref().map(|changes| FoundChanges {
             target: GenerationId(changes.target),
             seq: changes.seq,
             agent: changes.touches_agent(),
         });
-        let is_damaged = record == FoundGuardRecord::Damaged;
+        let is_damaged = record == FoundRecord::Damaged;
         let Some((guard, effects)) = GuardedActivation::resume(record, found, process, &now) else {
             self.forget_changes();
             if is_damaged && let Err(error) = self.files.persist(&ActivationRecord::default()) {
