@@ -88,9 +88,18 @@ pub fn build(root: &Path) -> Result<Vec<TestProgram>, String> {
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("cargo could not be started: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(TestProgram::read).collect()),
-        false => Err(format!("the tests could not be built: {}", output.status)),
+    if !output.status.success() {
+        return Err(format!("the tests could not be built: {}", output.status));
+    }
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let programs: Vec<TestProgram> = printed.lines().filter_map(TestProgram::read).collect();
+    // Else a cargo that words its lines differently would pass all tests by running none.
+    let is_there = |source: &&str| programs.iter().any(|program| program.source == root.join(*source));
+    match COMPUTE_LONG.iter().find(|source| !is_there(source)) {
+        None => Ok(programs),
+        Some(missing) => {
+            Err(format!("of {} test programs that were built none is {missing}", programs.len()))
+        }
     }
 }
 

@@ -173,13 +173,11 @@ impl Rollouts {
         }
     }
 
-    /// A rollout that goes back is at its end when everybody who can go back is back, and nobody who cannot is on its
-    /// way any more.
     fn end_return(&mut self, key: &RolloutKey) {
         let now = self.now;
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
         let goes_back = rollout.document.halt.as_ref().is_some_and(|halt| halt.goes_back);
-        if goes_back && rollout.to_return == 0 && rollout.in_flight == 0 {
+        if goes_back && rollout.to_return == 0 {
             rollout.enter(RolloutState::Reverted, now);
             self.note(key, RolloutNote::Entered(RolloutState::Reverted));
             self.touch_waiting();

@@ -22,7 +22,7 @@ pub(crate) enum MemberClass {
     Converged,
     /// It failed.
     Failed,
-    /// It does not count: offline and not asked, pinned, paused, taken out, forgiven, without a release before, back.
+    /// It does not count: offline and not asked, pinned, paused, taken out, forgiven, back.
     Apart,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct DerivedCounts {
     /// It holds back those that wait by its edges.
     pub(crate) holds_edges: bool,
     pub(crate) in_flight: bool,
-    /// The rollout is not back while it is not.
+    /// A rollout that goes back is not at its end while it is not at its own.
     pub(crate) is_to_return: bool,
     pub(crate) is_asked: bool,
     pub(crate) timer: Option<Timestamp>,
@@ -117,13 +117,14 @@ pub(crate) fn derive(
 }
 
 fn is_to_return(record: &MemberRecord, contact: Option<Contact>) -> bool {
-    let counts = record.goal == MemberGoal::Before
-        && record.skipped.is_none()
-        && !record.passed_on
-        && contact != Some(Contact::Offline);
+    let counts = record.skipped.is_none() && !record.passed_on && contact != Some(Contact::Offline);
+    // Nobody sends back who had no release before. What it is about is its own end, or how it was found.
+    if record.has_no_earlier_release() {
+        return counts && record.in_flight();
+    }
     let is_back = matches!(record.state, NodeRolloutState::Reverted | NodeRolloutState::Pending);
     let was_changed = record.state != NodeRolloutState::Failed || record.has_begun();
-    counts && !is_back && was_changed
+    counts && record.goal == MemberGoal::Before && !is_back && was_changed
 }
 
 fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> MemberClass {
@@ -137,7 +138,7 @@ fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> 
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     match record.state {
         // Also while it is asked again: it most likely says the same.
-        Pending if record.held_off.is_some() => MemberClass::Apart,
+        Pending if record.held_off.is_some_and(|held| !held.why.is_waited_for()) => MemberClass::Apart,
         Pending if record.asked.is_some() => MemberClass::Moving,
         Pending if is_pinned => MemberClass::Apart,
         Pending if contact == Some(Contact::Offline) => MemberClass::Apart,

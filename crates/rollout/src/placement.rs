@@ -86,6 +86,16 @@ impl BeginRefusal {
         }
     }
 
+    /// Its wave waits for it: it may begin within the difference of two clocks, and were it not waited for a control plane
+    /// whose clock is ahead would find each wave empty, and open all of them at once. Who is pinned or paused stays so
+    /// for as long as people want it.
+    pub(crate) fn is_waited_for(self) -> bool {
+        match self {
+            BeginRefusal::NotBefore | BeginRefusal::Frozen => true,
+            BeginRefusal::Pinned | BeginRefusal::Paused => false,
+        }
+    }
+
     /// What a node says by a code; `None` of one that is another refusal.
     pub fn of_code(code: &str) -> Option<BeginRefusal> {
         BeginRefusal::ALL.into_iter().find(|refusal| refusal.code() == code)

@@ -146,18 +146,25 @@ impl Rollouts {
     }
 
     /// A clock that was set back moves everything noted back with it, so that no wait is longer than its
-    /// length: by what each rollout noted last, so that it is moved once, whoever sees it first. Time in which
-    /// no step was made is no node's silence.
+    /// length: by what each channel noted last, so that it is moved once, whoever sees it first, and what came after what
+    /// in the channel stays so. Time in which no step was made is no node's silence.
     fn keep_time(&mut self, now: Timestamp) {
         let (gap, before) = (now.since(self.now), self.now);
         let was_heard = self.now != Timestamp::default();
         let is_back = self.now.since(now) > CLOCK_BACK;
         self.now = if is_back { now } else { self.now.max(now) };
-        let mut shifts: Vec<(RolloutKey, ClockShift)> = Vec::new();
+        let mut ahead: BTreeMap<&Channel, Timestamp> = BTreeMap::new();
         for (key, rollout) in &self.rollouts {
             let latest = rollout.document.latest;
             if latest.since(now) > CLOCK_BACK {
-                shifts.push((key.clone(), ClockShift::Back(latest.max(before).since(now))));
+                let newest = ahead.entry(&key.channel).or_insert(before);
+                *newest = latest.max(*newest);
+            }
+        }
+        let mut shifts: Vec<(RolloutKey, ClockShift)> = Vec::new();
+        for key in self.rollouts.keys() {
+            if let Some(latest) = ahead.get(&key.channel) {
+                shifts.push((key.clone(), ClockShift::Back(latest.since(now))));
             } else if gap > STEP_GAP && was_heard {
                 shifts.push((key.clone(), ClockShift::Silence(gap)));
             }

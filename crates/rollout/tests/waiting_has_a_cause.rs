@@ -319,6 +319,23 @@ fn what_waits_goes_on_waiting_when_the_one_before_is_back() {
     assert_eq!(world.rollouts.document(&began).unwrap().state, RolloutState::Converging);
 }
 
+/// A clock that is set back leaves what was published before a halt before it.
+#[test]
+fn a_clock_set_back_lets_nothing_begin_that_waits_behind_a_halt() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
+    let (channel, published) = (world.key.channel.clone(), world.now);
+    let waits = RolloutKey { channel: channel.clone(), seq: 42 };
+    let new = release(&channel, 42, all_at_once(), vec![joining("a", WEB, Some(40))]);
+    assert_eq!(world.publish(new), Ok(()));
+    world.activate("a");
+    world.wait(1200);
+    world.fail("a");
+    world.wait(8 * 3600);
+    world.now = published.plus(Duration::from_secs(600));
+    world.give(RolloutInput::Tick);
+    assert_eq!(world.rollouts.waits_to_begin(&waits), Some(BeginWait::Halted(41)));
+}
+
 /// Nobody sends back a host that had no release, so the rollout is not back while one is on its way.
 #[test]
 fn a_first_release_is_back_when_nobody_is_on_its_way() {
@@ -522,15 +539,17 @@ fn who_refuses_is_asked_again_and_then_no_more() {
 }
 
 /// Its administrator paused it, or its clock says otherwise: that says nothing against the release, however long it lasts.
+/// Who is paused or pinned holds up nobody. Whom its clock keeps is waited for: else a control plane whose clock is ahead would
+/// open wave after wave with nobody in it.
 #[test]
-fn who_says_why_it_does_not_begin_yet_holds_up_nobody_and_is_asked_again() {
+fn who_says_why_it_does_not_begin_yet_is_asked_again_and_holds_its_wave_by_its_clock_alone() {
     let words = [
-        (BeginRefusal::NotBefore, "its wave has not begun by its own clock"),
-        (BeginRefusal::Frozen, "a freeze window is open by its own clock"),
-        (BeginRefusal::Pinned, "it is pinned by its own clock"),
-        (BeginRefusal::Paused, "its administrator paused it"),
+        (BeginRefusal::NotBefore, "its wave has not begun by its own clock", true),
+        (BeginRefusal::Frozen, "a freeze window is open by its own clock", true),
+        (BeginRefusal::Pinned, "it is pinned by its own clock", false),
+        (BeginRefusal::Paused, "its administrator paused it", false),
     ];
-    for (why, words) in words {
+    for (why, words, is_waited_for) in words {
         let mut world = Driven::new(canary_first(), &[("db", DB), ("web", WEB)]);
         let reject = || RolloutEventBody::DispatchReject { code: why.code().to_owned() };
         for time in 1..=3 * u32::from(MAX_ATTEMPTS) {
@@ -542,14 +561,17 @@ fn who_says_why_it_does_not_begin_yet_holds_up_nobody_and_is_asked_again() {
             assert!(world.why("db").starts_with(&said), "{}", world.why("db"));
             assert!(!world.is_asked("db"));
             match time {
-                1 => through(&mut world, "web"),
+                1 if !is_waited_for => through(&mut world, "web"),
                 _ => world.wait(60 * 2u64.pow(time.min(5) - 1)),
             }
+            assert!(!is_waited_for || !world.is_asked("web"), "{why}: nobody is confirmed yet");
         }
-        assert_eq!(world.state(), RolloutState::Terminal, "its wave's gate passed without it");
+        let expected = if is_waited_for { RolloutState::Active } else { RolloutState::Terminal };
+        assert_eq!(world.state(), expected, "{why}");
         // It may begin at last.
-        world.activate("db");
+        through(&mut world, "db");
         assert_eq!(world.member("db").held_off, None);
+        assert_eq!(world.is_asked("web"), is_waited_for, "{why}");
     }
 }
 

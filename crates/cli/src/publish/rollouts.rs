@@ -161,7 +161,9 @@ fn text_with(rollouts: &[RolloutPlanView], nodes: impl Fn(&WavePlanView) -> (Str
         }
         let follows = match rollout.on_failure {
             OnFailure::Halt => "it stops by itself",
-            OnFailure::Rollback => "it stops by itself, and the nodes that began go back to the release before",
+            OnFailure::Rollback => {
+                "it stops by itself, and the nodes that began go back to the release before"
+            }
         };
         out.push_str(&format!("  when more fail than a gate allows, {follows}\n"));
     }

@@ -198,7 +198,7 @@ fn why(view: &RolloutView) -> Option<String> {
 fn next(view: &RolloutView) -> Option<String> {
     let id = &view.id;
     match view.state {
-        RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| !halt.goes_back) => {
+        RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| !halt.goes_back && !halt.is_final) => {
             Some(format!("{}, or publish a release that mends it", muster(&format!("rollout resume {id}"))))
         }
         RolloutState::Failed | RolloutState::Reverted if view.was_through => {

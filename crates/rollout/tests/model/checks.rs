@@ -6,8 +6,8 @@ use model::status::Contact;
 use model::{NodeId, Timestamp};
 use rollout::event::{ProbeMode, ProbeOutcome};
 use rollout::{
-    MemberGoal, MemberRecord, NextCall, NodeRolloutState, RolloutChange, RolloutEventBody, RolloutKey,
-    RolloutState,
+    BeginRefusal, MemberGoal, MemberRecord, NextCall, NodeRolloutState, RolloutChange, RolloutEventBody,
+    RolloutKey, RolloutState,
 };
 use trust::rollout_terms::BudgetTerms;
 
@@ -205,7 +205,9 @@ fn wave_may_open(change: &RolloutChange, wave: usize, around: &Surroundings<'_>)
             NodeRolloutState::Pending => {
                 let pinned = member.placement.pinned.is_some_and(|until| until > around.now);
                 let offline = around.told.get(&member.node).is_some_and(|told| told.0 == Contact::Offline);
-                let waits = member.held_off.is_some() || member.asked.is_none() && (pinned || offline);
+                let keeps = |why| matches!(why, BeginRefusal::Pinned | BeginRefusal::Paused);
+                let is_kept = member.held_off.is_some_and(|held| keeps(held.why));
+                let waits = is_kept || member.asked.is_none() && (pinned || offline);
                 assert!(waits, "wave {wave} opens while {} may begin in the wave before", member.hostname);
             }
             NodeRolloutState::Activating | NodeRolloutState::Soaking => {

@@ -164,6 +164,9 @@ pub struct RolloutHaltView {
     pub cause: String,
     /// What was started goes back.
     pub goes_back: bool,
+    /// An operator ended it, so that it is not resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
 }
 
 /// One wave of a rollout.

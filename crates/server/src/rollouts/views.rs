@@ -255,6 +255,7 @@ fn view(core: &Rollouts, heads: &Heads, document: &RolloutDocument) -> RolloutVi
             at: halt.at,
             cause: halt.cause.to_string(),
             goes_back: halt.goes_back,
+            is_final: halt.cause.is_final(),
         }),
         waits: waits(core, document),
         frozen: frozen(core, document, now()),
