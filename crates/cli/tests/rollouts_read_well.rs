@@ -68,8 +68,11 @@ fn what_is_newer_is_told_and_nothing_newer_is_an_abort() {
         form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({ "newer": form })
     };
-    let aborted = shown(&view("Superseded", &json!({})));
-    assert!(aborted.contains("it is aborted since"), "{aborted}");
+    let by = json!({"halt": {"at": t(0), "cause": "ada aborted it", "goesBack": false, "wasThrough": false}});
+    for (more, why) in [(&json!({}), ""), (&by, "because ada aborted it\n")] {
+        let aborted = shown(&view("Superseded", more));
+        assert!(aborted.contains("it is aborted since") && aborted.contains(why), "{aborted}");
+    }
     let at_once = shown(&view("Superseded", &newer(json!({"atOnce": true}))));
     assert!(at_once.contains("it is superseded since"), "{at_once}");
     assert!(

@@ -7,7 +7,7 @@ use crate::begin::BeginWait;
 use crate::id::RolloutKey;
 use crate::live::LiveRollout;
 use crate::nodes::NodeIndex;
-use crate::record::{GateApproval, HaltCause, PausedRollout};
+use crate::record::{GateApproval, Halt, HaltCause, PausedRollout};
 use crate::rollouts::Rollouts;
 use crate::state::RolloutState;
 use crate::step::{CommandRefusal, RolloutCommand, RolloutNote};
@@ -92,14 +92,20 @@ impl Rollouts {
     }
 
     fn abort(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
+        let cause = HaltCause::Aborted { by: by.to_owned() };
         match state {
             RolloutState::Opening if self.current(&key.channel).is_some() => {
+                // Nothing stops that was under way.
+                let halt = Halt { at: self.now, cause, goes_back: false };
+                if let Some(rollout) = self.rollouts.get_mut(key) {
+                    rollout.document.halt = Some(halt);
+                }
                 self.supersede(key);
                 Ok(())
             }
             // Nothing else says where the channel's nodes stay, and who comes to it has to be told as well.
             RolloutState::Opening => {
-                self.halt(key, HaltCause::Aborted { by: by.to_owned() }, OnFailure::Halt);
+                self.halt(key, cause, OnFailure::Halt);
                 self.populate(key);
                 Ok(())
             }
@@ -108,7 +114,7 @@ impl Rollouts {
                 // What goes back already goes on with that.
                 let goes_back = halt.is_some_and(|halt| halt.goes_back);
                 let then = if goes_back { OnFailure::Rollback } else { OnFailure::Halt };
-                self.halt(key, HaltCause::Aborted { by: by.to_owned() }, then);
+                self.halt(key, cause, then);
                 Ok(())
             }
             _ => Err(CommandRefusal::OtherState { state, wanted: "waits, goes on or is halted" }),

@@ -156,6 +156,8 @@ pub enum WaitCause {
     FailedAndStays(Option<MemberFailure>),
     /// It is back on the release that it had.
     Reverted(Option<MemberFailure>),
+    /// It is back as it was found: it had no release, and there is none that it is pointed to.
+    RevertedAsFound(Option<MemberFailure>),
 }
 
 impl Rollouts {
@@ -184,6 +186,9 @@ impl Rollouts {
                 Some(WaitCause::FailedAndStays(record.failure.clone()))
             }
             NodeRolloutState::Failed => Some(WaitCause::Failed(record.failure.clone())),
+            NodeRolloutState::Reverted if record.as_found && record.has_no_earlier_release() => {
+                Some(WaitCause::RevertedAsFound(record.failure.clone()))
+            }
             NodeRolloutState::Reverted => Some(WaitCause::Reverted(record.failure.clone())),
             NodeRolloutState::Pending => Some(self.pending(rollout, record, node)),
             _ if record.goal == MemberGoal::Before => Some(WaitCause::GoingBack),
@@ -444,6 +449,9 @@ impl fmt::Display for WaitCause {
             ),
             WaitCause::Reverted(failure) => {
                 failed(f, "it is back on the release that it had", failure.as_ref())
+            }
+            WaitCause::RevertedAsFound(failure) => {
+                failed(f, "it is back as it was found, without a release", failure.as_ref())
             }
         }
     }

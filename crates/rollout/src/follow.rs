@@ -2,7 +2,7 @@
 //! of its channel, and who is in a channel is in its rollouts. Each answer follows from what the rollouts have, so that a
 //! start after a crash between two steps puts right what is missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Channel, NodeId, Timestamp};
 use trust::RolloutTerms;
@@ -33,20 +33,55 @@ pub enum HeadStep {
     Known,
 }
 
-/// What says that a release of a channel which is older than the one that goes out counts still.
+/// A release of a channel before the one that goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlierRelease {
+    /// Its number.
+    pub seq: u64,
+    /// How it went to the channel's nodes.
+    pub kind: HeadKind,
     /// The release that goes out names it as a fallback.
     pub is_fallback: bool,
     /// Until when the newest signature for it is fresh: that of its header, or of a beacon.
     pub fresh_until: Timestamp,
 }
 
-impl EarlierRelease {
-    /// Whether a node that holds none may be pointed to it until its wave opens, where it is
-    /// [proven](RolloutDocument::is_proven), or went to its nodes at once.
-    pub fn counts(&self, now: Timestamp) -> bool {
-        self.is_fallback || now <= self.fresh_until
+/// The search for the release that a node without one is pointed to until its wave opens: the newest before the one that
+/// goes out which nothing speaks against. Releases are looked at from the newest on, and what is asked of each has to be
+/// read of those alone that are [open](ReleaseBefore::is_open).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReleaseBefore {
+    /// The releases that had a rollout here, and whether that is [proven](RolloutDocument::is_proven).
+    proven: BTreeMap<u64, bool>,
+    found: Option<u64>,
+}
+
+impl ReleaseBefore {
+    /// `rollouts`: those of the channel that are kept, pruned ones too: that a rollout halted speaks against its release
+    /// for good.
+    pub fn of<'a>(rollouts: impl IntoIterator<Item = &'a RolloutDocument>) -> ReleaseBefore {
+        let proven = rollouts.into_iter().map(|document| (document.key.seq, document.is_proven()));
+        ReleaseBefore { proven: proven.collect(), found: None }
+    }
+
+    /// Whether this release may be the one.
+    pub fn is_open(&self, seq: u64) -> bool {
+        self.found.is_none() && self.proven.get(&seq) != Some(&false)
+    }
+
+    /// It is the one, where it may be, was tried, and counts still.
+    pub fn look_at(&mut self, release: &EarlierRelease, now: Timestamp) {
+        // One with rollout terms whose rollout never began was tried by nobody.
+        let was_tried = release.kind == HeadKind::AtOnce || self.proven.contains_key(&release.seq);
+        let counts = release.is_fallback || now <= release.fresh_until;
+        if self.is_open(release.seq) && was_tried && counts {
+            self.found = Some(release.seq);
+        }
+    }
+
+    /// What was found.
+    pub fn found(&self) -> Option<u64> {
+        self.found
     }
 }
 

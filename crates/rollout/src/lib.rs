@@ -76,7 +76,7 @@ pub use coverage::{Coverage, CoverageMistake};
 pub use ending::{MAX_SUPERSEDED, RETENTION};
 pub use event::{EventAnswer, EventCursor, EventOrder, EventRefusal, RolloutEvent, RolloutEventBody};
 pub use explain::{ConfirmEvidence, NodeExplanation, WaitCause};
-pub use follow::{EarlierRelease, HeadKind, HeadStep, reads_declared};
+pub use follow::{EarlierRelease, HeadKind, HeadStep, ReleaseBefore, reads_declared};
 pub use id::{MAX_ROLLOUT_ID, ParseRolloutIdError, RolloutId, RolloutKey};
 pub use member::{HeldOff, MemberFailure, MemberGoal, MemberRecord};
 pub use placement::{BeginRefusal, DRAWS, Placement, PossiblePlaces, RolloutRules, draw, takes};

@@ -85,6 +85,9 @@ pub struct MemberRecord {
     pub probes: Option<Vec<ProbeRecord>>,
     /// Why it failed.
     pub failure: Option<MemberFailure>,
+    /// It is back, and says that it holds no release: its host is as it was found.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_found: bool,
     /// An operator let the rollout go on in spite of its failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgiven: bool,

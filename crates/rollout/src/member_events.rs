@@ -82,7 +82,7 @@ impl MemberRecord {
                         self.failure = Some(MemberFailure::Returned);
                     }
                     self.enter(Reverted, terms.now);
-                    self.asked = None;
+                    (self.asked, self.as_found) = (None, *release == 0);
                     Ok(())
                 }
                 _ => Err(other_state),

@@ -35,6 +35,7 @@ impl LiveRollout {
             boot: None,
             probes: None,
             failure: None,
+            as_found: false,
             forgiven: false,
             skipped: None,
             passed_on: false,

@@ -144,7 +144,10 @@ fn one_that_waits_is_aborted_and_never_begins() {
     let wrong = CommandRefusal::OtherState { state: RolloutState::Opening, wanted: "began" };
     assert_eq!(world.give(order(RolloutCommand::Rollback)), RolloutAnswer::Command(Err(wrong)));
     assert_eq!(world.give(order(RolloutCommand::Abort)), RolloutAnswer::Command(Ok(())));
-    assert_eq!(world.rollouts.document(&rollout).unwrap().state, RolloutState::Superseded);
+    let document = world.rollouts.document(&rollout).unwrap();
+    assert_eq!((document.state, document.is_proven()), (RolloutState::Superseded, false));
+    let halt = document.halt.as_ref().unwrap();
+    assert_eq!((halt.cause.to_string().as_str(), halt.at), ("ada aborted it", world.now));
     assert_eq!(world.rollouts.members(&rollout).count(), 0);
     assert!(world.is_asked("a"), "the one that runs goes on");
     assert!(world.rollouts.rules(&rollout).is_some());

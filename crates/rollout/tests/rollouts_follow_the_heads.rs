@@ -8,8 +8,8 @@ use model::share::Share;
 use model::status::Contact;
 use model::{Channel, Timestamp};
 use rollout::{
-    EarlierRelease, EventAnswer, HeadKind, HeadStep, MemberFailure, RolloutCommand, RolloutEffect,
-    RolloutInput, RolloutKey, RolloutState, reads_declared,
+    EarlierRelease, EventAnswer, HeadKind, HeadStep, MemberFailure, ReleaseBefore, RolloutCommand,
+    RolloutDocument, RolloutEffect, RolloutInput, RolloutKey, RolloutState, reads_declared,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{NodeEdge, OnFailure, WaveMembers};
@@ -242,15 +242,8 @@ fn who_went_back_stays_on_the_release_before() {
 }
 
 #[test]
-fn a_release_counts_while_it_has_no_earlier_release_or_a_fallback_and_nothing_is_said_against_it() {
+fn a_release_is_proven_while_nothing_is_said_against_it() {
     let mut driven = driven();
-    let at = Timestamp::from_secs(100);
-    let counts = |is_fallback, fresh_until| {
-        EarlierRelease { is_fallback, fresh_until: Timestamp::from_secs(fresh_until) }.counts(at)
-    };
-    assert!(counts(false, 100));
-    assert!(!counts(false, 99));
-    assert!(counts(true, 99));
     let is_proven = |driven: &Driven, seq| driven.rollouts.document(&key("stable", seq)).unwrap().is_proven();
     assert!(!is_proven(&driven, 41), "it is under way");
     let channel = driven.key.channel.clone();
@@ -278,6 +271,70 @@ fn a_release_that_was_through_is_proven() {
     let (channel, nodes) = (driven.key.channel.clone(), vec![joining("a", &[], Some(41))]);
     driven.publish(release(&channel, 42, RolloutTerms::default(), nodes)).unwrap();
     assert_eq!((driven.state(), document(&driven).is_proven()), (RolloutState::Superseded, true));
+}
+
+/// The rollout of a release that was through, or was halted.
+fn rollout_of(seq: u64, state: RolloutState) -> RolloutDocument {
+    let driven = driven();
+    let document = driven.rollouts.document(&driven.key).unwrap().clone();
+    RolloutDocument { key: key("stable", seq), state, ..document }
+}
+
+/// ROL-1: which release a node without one is pointed to until its wave opens.
+#[test]
+fn the_release_before_is_the_newest_that_nothing_speaks_against() {
+    use HeadKind::{AtOnce, InRollout};
+    let now = Timestamp::from_secs(100);
+    let release = |seq, kind, fresh_until| EarlierRelease {
+        seq,
+        kind,
+        is_fallback: false,
+        fresh_until: Timestamp::from_secs(fresh_until),
+    };
+    let fallback = |seq, kind| EarlierRelease { is_fallback: true, ..release(seq, kind, 99) };
+    let through = |seq| rollout_of(seq, RolloutState::Terminal);
+    let failed = |seq| rollout_of(seq, RolloutState::Failed);
+    type Case = (&'static str, Vec<RolloutDocument>, Vec<EarlierRelease>, Option<u64>);
+    let cases: Vec<Case> = vec![
+        ("there is none", vec![], vec![], None),
+        ("it went to all at once", vec![], vec![release(40, AtOnce, 100)], Some(40)),
+        ("it is not fresh any more", vec![], vec![release(40, AtOnce, 99)], None),
+        ("it is a fallback", vec![], vec![fallback(40, AtOnce)], Some(40)),
+        ("it was through", vec![through(40)], vec![release(40, InRollout, 100)], Some(40)),
+        ("it halted", vec![failed(40)], vec![release(40, InRollout, 100)], None),
+        ("it halted, and is a fallback", vec![failed(40)], vec![fallback(40, InRollout)], None),
+        ("its rollout never began", vec![], vec![release(40, InRollout, 100)], None),
+        ("nor did that of a fallback", vec![], vec![fallback(40, InRollout)], None),
+        (
+            "the newest of two",
+            vec![through(41)],
+            vec![release(41, InRollout, 100), release(40, AtOnce, 100)],
+            Some(41),
+        ),
+        (
+            "what halted is passed over",
+            vec![failed(42), through(41)],
+            vec![release(42, InRollout, 100), release(41, InRollout, 100), release(40, AtOnce, 100)],
+            Some(41),
+        ),
+        (
+            "so is what is not fresh",
+            vec![through(42)],
+            vec![release(42, InRollout, 99), fallback(41, AtOnce)],
+            Some(41),
+        ),
+    ];
+    for (what, rollouts, releases, wanted) in cases {
+        let mut before = ReleaseBefore::of(&rollouts);
+        for release in &releases {
+            let halted = rollouts
+                .iter()
+                .any(|document| document.key.seq == release.seq && document.state == RolloutState::Failed);
+            assert_eq!(before.is_open(release.seq), before.found().is_none() && !halted, "{what}");
+            before.look_at(release, now);
+        }
+        assert_eq!(before.found(), wanted, "{what}");
+    }
 }
 
 #[test]

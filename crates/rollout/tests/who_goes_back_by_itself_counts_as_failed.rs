@@ -216,3 +216,29 @@ fn an_end_for_all_frees_the_slot_of_who_goes_back_later() {
     assert_eq!(world.back("b"), EventAnswer::Accepted);
     assert!(!world.member("b").in_flight());
 }
+
+/// What it is back on is what it says: the release that it had, also one of another channel, or none.
+#[test]
+fn it_is_told_what_a_host_is_back_on() {
+    let (had, found) =
+        ("it is back on the release that it had", "it is back as it was found, without a release");
+    for (before, says, words) in [
+        (Some(40), 40, had),
+        // It is pointed to that one, and a host that holds none adopts it at once.
+        (Some(40), 0, had),
+        (None, 7, had),
+        (None, 0, found),
+    ] {
+        let mut world = Driven::new(terms(), &[]);
+        let first = release(&"new".parse().unwrap(), 41, terms(), vec![joining("a", NONE, before)]);
+        (world.key, world.id) = (first.key.clone(), first.id.clone());
+        assert_eq!(world.publish(first), Ok(()));
+        world.contact("a", ::model::status::Contact::Online);
+        world.activate("a");
+        world.fail("a");
+        let back = RolloutEventBody::RollbackComplete { release: says };
+        assert_eq!(world.say("a", back), EventAnswer::Accepted);
+        let said = format!("{words}: it says: probe web failed");
+        assert!(world.why("a").ends_with(&said), "had {before:?}, says {says}: {}", world.why("a"));
+    }
+}

@@ -219,7 +219,7 @@ pub(crate) fn words(state: RolloutState, paused: Option<&RolloutPauseView>) -> &
 
 /// The same of a rollout whose channel is known: what gave way to nothing newer was aborted before it began.
 fn words_of(view: &RolloutView) -> &'static str {
-    match view.state.gave_way() && view.halt.is_none() && view.newer.is_none() {
+    match view.state.gave_way() && view.newer.is_none() {
         true => "aborted",
         false => words(view.state, view.paused.as_ref()),
     }

@@ -2,8 +2,8 @@
 
 use model::rollout::RolloutId;
 use model::status::Contact;
-use model::{Hostname, NodeId, Timestamp};
-use rollout::{RolloutCommand, RolloutState, WaitCause};
+use model::{Hostname, Timestamp};
+use rollout::{CommandRefusal, RolloutCommand, RolloutState, WaitCause};
 use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
@@ -61,31 +61,52 @@ pub(super) async fn control(call: OperatorCall, asked: ControlRollout) -> Result
             let slot = call.node(named).await?;
             let (id, hostname) = slot.names();
             subject = AuditSubject::nodes([&hostname]).and(format!("rollout {}: skip", document.id));
-            skipped = Some((id.clone(), hostname));
+            skipped = Some(hostname);
             RolloutCommand::Skip(id)
         }
     };
     let (store, plane) = (call.recording(subject), &call.plane);
-    let done = plane.rollouts.command(plane, store, document.key, &call.by, command).await;
-    done.map_err(|problem| refused(problem, &document.id, other, skipped))?;
+    let done = plane.rollouts.command(plane, store, document.key, &call.by, command).await?;
+    done.map_err(|refusal| refused(&refusal, &document.id, other, skipped.as_ref()))?;
     tracing::info!(by = call.by, rollout = %document.id, turn = %asked.turn, "a rollout goes on as an operator asked");
     plane.rollouts.show(plane, document.id.as_str()).await
 }
 
 /// A refusal that says which rollout it is about, of a channel's name which other one there is, and a node by its hostname.
 fn refused(
-    problem: Problem,
+    refusal: &CommandRefusal,
     id: &RolloutId,
     other: Option<(RolloutId, RolloutState)>,
-    node: Option<(NodeId, Hostname)>,
+    skipped: Option<&Hostname>,
 ) -> Problem {
-    if problem.code != Code::WrongPhase.as_str() {
-        return problem;
-    }
     let other = other.map(|(other, state)| format!("; {other} is {}", state.words())).unwrap_or_default();
-    let mut detail = problem.detail.clone().unwrap_or_default();
-    if let Some((node, hostname)) = node {
-        detail = detail.replace(node.as_str(), hostname.as_str());
+    let why = match (refusal, skipped) {
+        (CommandRefusal::UnknownNode(_), Some(hostname)) => format!("node {hostname} is not in this rollout"),
+        _ => refusal.to_string(),
+    };
+    Problem::new(Code::WrongPhase, format!("{id}: {why}{other}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Hostname, NodeId};
+    use rollout::{CommandRefusal, RolloutState};
+
+    use super::refused;
+
+    /// OPS-1: a refusal names the rollout, the other one of its channel, and the node as people call it.
+    #[test]
+    fn a_node_is_named_by_its_hostname() {
+        let (id, other) = ("stable@4f1c".parse().unwrap(), "stable@5a2d".parse().unwrap());
+        let (node, hostname) = (NodeId::of_key(b"key"), "web-2".parse::<Hostname>().unwrap());
+        let of = |refusal, other, skipped| refused(&refusal, &id, other, skipped).detail.unwrap();
+        let unknown = || CommandRefusal::UnknownNode(node.clone());
+        let waits = Some((other, RolloutState::Opening));
+        let said = "stable@4f1c: node web-2 is not in this rollout; stable@5a2d is waiting to begin";
+        assert_eq!(of(unknown(), waits, Some(&hostname)), said);
+        // What was asked by nobody's hostname is said as the rollouts say it.
+        assert_eq!(of(unknown(), None, None), format!("stable@4f1c: {}", unknown()));
+        let through = || CommandRefusal::Through;
+        assert_eq!(of(through(), None, Some(&hostname)), format!("stable@4f1c: {}", through()));
     }
-    Problem { detail: Some(format!("{id}: {detail}{other}")), ..problem }
 }

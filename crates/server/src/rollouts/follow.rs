@@ -11,11 +11,11 @@ use model::selection::SelectionEntry;
 use model::{Channel, Digest, Hostname, NodeId};
 use plane::{Head, Heads};
 use rollout::{
-    EarlierRelease, HeadKind, HeadStep, JoiningNode, NewRollout, RolloutAnswer, RolloutInput, RolloutKey,
-    Rollouts, probes_of, reads_declared,
+    EarlierRelease, HeadKind, HeadStep, JoiningNode, NewRollout, ReleaseBefore, RolloutAnswer, RolloutInput,
+    RolloutKey, Rollouts, probes_of, reads_declared,
 };
 use trust::freshness::Freshness;
-use trust::signed;
+use trust::{Header, signed};
 use wire::{Code, Problem};
 
 use super::RolloutOwner;
@@ -45,7 +45,7 @@ impl RolloutOwner {
         let channels = members_of(plane, heads);
         let mut new = Vec::new();
         for head in heads.channels.values() {
-            if let HeadStep::Begin = rollouts.core().follow_head(&key_of(head), kind_of(head)) {
+            if let HeadStep::Begin = rollouts.core().follow_head(&key_of(head), kind_of(&head.header)) {
                 let nodes = channels.get(&head.header.channel).map_or(&[][..], Vec::as_slice);
                 new.push(begins(plane, head, nodes).await?);
             }
@@ -85,13 +85,14 @@ impl RolloutOwner {
 
 /// What ends the rollouts that releases have replaced which go to their nodes at once.
 pub(super) fn replaced(core: &Rollouts, heads: &Heads) -> Vec<RolloutInput> {
-    let ends = |head: &&Arc<Head>| matches!(core.follow_head(&key_of(head), kind_of(head)), HeadStep::End);
+    let ends =
+        |head: &&Arc<Head>| matches!(core.follow_head(&key_of(head), kind_of(&head.header)), HeadStep::End);
     let heads = heads.channels.values().filter(ends);
     heads.map(|head| RolloutInput::AtOnce { head: key_of(head) }).collect()
 }
 
-fn kind_of(head: &Head) -> HeadKind {
-    if head.header.rollout.is_some() { HeadKind::InRollout } else { HeadKind::AtOnce }
+fn kind_of(header: &Header) -> HeadKind {
+    if header.rollout.is_some() { HeadKind::InRollout } else { HeadKind::AtOnce }
 }
 
 /// A node, and what a release gives it.
@@ -217,40 +218,38 @@ impl<'a> JoiningNodes<'a> {
     /// Reads what is stored; nobody decides of rollouts meanwhile.
     async fn of(plane: &'a ControlPlane, head: &Head) -> Result<JoiningNodes<'a>, Problem> {
         let header = &head.header;
-        // Also of those that are pruned: that a rollout halted says against its release for good.
         let documents =
             plane.store.rollout_documents(Some(&header.channel), Some(header.seq), LOOKED_AT).await;
-        let documents = documents.map_err(store_problem)?.into_iter();
-        let is_proven: BTreeMap<RolloutKey, bool> =
-            documents.map(|document| (document.key.clone(), document.is_proven())).collect();
-        let (mut earlier, mut before) = (BTreeMap::new(), None);
+        let mut before = ReleaseBefore::of(&documents.map_err(store_problem)?);
+        let mut earlier = BTreeMap::new();
         let releases = plane.store.releases(LOOKED_AT, Some(header.seq)).await.map_err(store_problem)?;
         for release in releases {
             let Some(signed) = release.headers.get(&header.channel) else { continue };
             let digest = signed::digest(signed);
             earlier.insert(release.seq, digest);
-            let key = RolloutKey { channel: header.channel.clone(), seq: release.seq };
-            if before.is_some() || is_proven.get(&key) == Some(&false) {
+            if !before.is_open(release.seq) {
                 continue;
             }
             let known = crate::releases::committed(plane, signed)?;
-            // One with rollout terms whose rollout never began was tried by nobody.
-            if known.rollout.is_some() && !is_proven.contains_key(&key) {
-                continue;
-            }
             let is_fallback =
                 header.fallbacks.iter().any(|named| named.seq == release.seq && named.header == digest);
-            let beacon = beacons::stored(plane, &key.channel, key.seq).await?.map(|(beacon, _)| beacon);
+            let beacon =
+                beacons::stored(plane, &header.channel, release.seq).await?.map(|(beacon, _)| beacon);
             let signed_at = Freshness::of(&known, beacon.as_ref()).signed_at;
-            let known = EarlierRelease { is_fallback, fresh_until: signed_at.plus(known.freshness()) };
-            before = known.counts(now()).then_some(release.seq);
+            let release = EarlierRelease {
+                seq: release.seq,
+                kind: kind_of(&known),
+                is_fallback,
+                fresh_until: signed_at.plus(known.freshness()),
+            };
+            before.look_at(&release, now());
         }
         Ok(JoiningNodes {
             plane,
             channel: header.channel.clone(),
             seq: header.seq,
             reads_declared: header.rollout.as_deref().is_some_and(reads_declared),
-            before,
+            before: before.found(),
             earlier,
             policies: BTreeMap::new(),
         })

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::{Incarnation, NodeId};
 use plane::ContactNews;
-use rollout::{RolloutAnswer, RolloutCommand, RolloutInput, RolloutKey};
+use rollout::{CommandRefusal, RolloutAnswer, RolloutCommand, RolloutInput, RolloutKey};
 use store::{Accepted, Store};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use wire::{Code, Problem};
@@ -109,7 +109,10 @@ impl RolloutOwner {
         taken.await.unwrap_or_else(|_| Err(Code::StoreUnavailable.into()))
     }
 
-    /// An operator's word; durable in this handle of the store when it returns.
+    /// An operator's word; durable in this handle of the store when it returns. Within is why it is not obeyed.
+    ///
+    /// # Errors
+    /// The store's.
     pub(crate) async fn command(
         &self,
         plane: &Arc<ControlPlane>,
@@ -117,7 +120,7 @@ impl RolloutOwner {
         rollout: RolloutKey,
         by: &str,
         command: RolloutCommand,
-    ) -> Result<(), Problem> {
+    ) -> Result<Result<(), CommandRefusal>, Problem> {
         let (plane, input) = (plane.clone(), RolloutInput::Command { rollout, by: by.to_owned(), command });
         run_to_completion(async move {
             let mut rollouts = plane.rollouts.rollouts.lock().await;
@@ -125,10 +128,8 @@ impl RolloutOwner {
             drop(rollouts);
             plane.rollouts.wake.notify_one();
             match taken.answers.into_iter().next() {
-                Some(RolloutAnswer::Command(Err(refusal))) => {
-                    Err(Problem::new(Code::WrongPhase, refusal.to_string()))
-                }
-                _ => Ok(()),
+                Some(RolloutAnswer::Command(answer)) => Ok(answer),
+                _ => Ok(Ok(())),
             }
         })
         .await
