@@ -10,7 +10,7 @@ use crate::nodes::NodeIndex;
 use crate::record::{GateApproval, Halt, HaltCause, PausedRollout};
 use crate::rollouts::Rollouts;
 use crate::state::RolloutState;
-use crate::step::{CommandRefusal, RolloutCommand, RolloutNote};
+use crate::step::{ApprovedGate, CommandRefusal, RolloutCommand, RolloutNote};
 
 impl Rollouts {
     pub(crate) fn command(
@@ -33,8 +33,8 @@ impl Rollouts {
                 self.abort(key, by, state)?;
                 "abort"
             }
-            RolloutCommand::Approve => {
-                self.approve(key, by, state)?;
+            RolloutCommand::Approve(gate) => {
+                self.approve(key, by, state, &gate)?;
                 "approve"
             }
             RolloutCommand::Rollback => {
@@ -121,8 +121,24 @@ impl Rollouts {
         }
     }
 
-    fn approve(&mut self, key: &RolloutKey, by: &str, state: RolloutState) -> Result<(), CommandRefusal> {
+    fn approve(
+        &mut self,
+        key: &RolloutKey,
+        by: &str,
+        state: RolloutState,
+        gate: &ApprovedGate,
+    ) -> Result<(), CommandRefusal> {
         let at = self.now;
+        let rollout = self.rollouts.get(key).ok_or(CommandRefusal::Unknown)?;
+        let newest = rollout.document.opened.len().checked_sub(1).map(|wave| rollout.rules.wave_name(wave));
+        if let ApprovedGate::Of(asked) = gate
+            && newest != Some(asked.as_str())
+        {
+            return Err(CommandRefusal::OtherWave {
+                asked: asked.clone(),
+                newest: newest.map(str::to_owned),
+            });
+        }
         // Kept, it would let the rollout begin after a halt that nobody knew of then.
         if state == RolloutState::Opening
             && let Some(wait) = self.waits_to_begin(key).filter(|wait| !matches!(wait, BeginWait::Halted(_)))

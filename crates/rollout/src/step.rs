@@ -126,11 +126,20 @@ pub enum RolloutCommand {
     Abort,
     /// The gate of the newest open wave counts as passed; a rollout that waits after a halt may begin. Never
     /// opens a wave before its `notBefore`. One that waits for anything else is not approved ahead of a halt.
-    Approve,
+    Approve(ApprovedGate),
     /// It halts, and what was started goes back, where the signed terms allow that; of one that was never through.
     Rollback,
     /// A node is taken out of the rollout: it holds no slot and no wave.
     Skip(NodeId),
+}
+
+/// Which gate counts as passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApprovedGate {
+    /// That of the newest wave, whichever it is by then; or that which a halt closed before a rollout.
+    Newest,
+    /// That of the wave of this name, while it is the newest one: said twice, it opens one wave.
+    Of(String),
 }
 
 /// Why a command is not obeyed.
@@ -149,6 +158,14 @@ pub enum CommandRefusal {
         state: RolloutState,
         /// What is asked for.
         wanted: &'static str,
+    },
+    /// The wave that is to be approved is not the newest open one.
+    #[error("{}, and this asks for wave {asked}", newest.as_ref().map_or_else(|| "no wave is open".to_owned(), |name| format!("the newest open wave is {name}")))]
+    OtherWave {
+        /// The one that was named.
+        asked: String,
+        /// The newest that is open; `None` before the first one is.
+        newest: Option<String>,
     },
     /// It waits to begin, and not for an approval.
     #[error("an approval does not let the rollout begin: {0}")]

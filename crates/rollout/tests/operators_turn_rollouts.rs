@@ -4,8 +4,8 @@
 use ::model::rollout::RolloutTask;
 use ::model::status::Contact;
 use rollout::{
-    BeginWait, CommandRefusal, EventAnswer, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutInput,
-    RolloutKey, RolloutState,
+    ApprovedGate, BeginWait, CommandRefusal, EventAnswer, RolloutAnswer, RolloutCommand, RolloutEffect,
+    RolloutInput, RolloutKey, RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{OnFailure, WaveMembers};
@@ -96,7 +96,10 @@ fn an_approval_opens_the_next_wave_and_is_kept_once() {
     world.activate("a");
     world.command(RolloutCommand::Pause);
     let approved = |world: &mut Driven| {
-        assert_eq!(world.command(RolloutCommand::Approve), RolloutAnswer::Command(Ok(())));
+        assert_eq!(
+            world.command(RolloutCommand::Approve(ApprovedGate::Newest)),
+            RolloutAnswer::Command(Ok(()))
+        );
         let document = world.rollouts.document(&world.key).unwrap();
         document.approvals.iter().map(|approval| approval.wave).collect::<Vec<_>>()
     };
@@ -109,6 +112,21 @@ fn an_approval_opens_the_next_wave_and_is_kept_once() {
     assert_eq!(world.state(), RolloutState::Terminal, "there is none after it");
 }
 
+/// ROL-1: who repeats an approval, or comes late with it, opens no wave that he did not mean.
+#[test]
+fn an_approval_of_a_wave_opens_no_other_one() {
+    let mut world = Driven::new(one_by_one(), &[("a", WEB), ("b", WEB)]);
+    world.activate("a");
+    let first = world.rollouts.rules(&world.key).unwrap().wave_name(0).to_owned();
+    let approve = || RolloutCommand::Approve(ApprovedGate::Of(first.clone()));
+    assert_eq!(world.command(approve()), RolloutAnswer::Command(Ok(())));
+    assert!(world.is_asked("b"));
+    let newest = Some(world.rollouts.rules(&world.key).unwrap().wave_name(1).to_owned());
+    let refused = CommandRefusal::OtherWave { asked: first.clone(), newest };
+    assert_eq!(world.command(approve()), RolloutAnswer::Command(Err(refused)));
+    assert_eq!(world.state(), RolloutState::Converging, "the last gate is still to pass");
+}
+
 #[test]
 fn a_gate_that_passed_is_not_said_to_be_approved() {
     let mut world = Driven::new(one_by_one(), &[("a", WEB), ("b", WEB)]);
@@ -117,7 +135,7 @@ fn a_gate_that_passed_is_not_said_to_be_approved() {
     world.command(RolloutCommand::Pause);
     world.wait(60);
     assert_eq!(world.converged("a", 60), EventAnswer::Accepted);
-    world.command(RolloutCommand::Approve);
+    world.command(RolloutCommand::Approve(ApprovedGate::Newest));
     world.command(RolloutCommand::Resume);
     let opened = "wave rest opened: of the wave before 1 are confirmed, 0 failed, 0 are";
     assert!(notes(&world).iter().any(|note| note.starts_with(opened)), "{:?}", notes(&world));
@@ -202,7 +220,7 @@ fn an_approval_is_refused_where_nothing_waits_for_one() {
     assert_eq!(world.publish(next(&first.channel, 42, all_at_once())), Ok(()));
     let key = |channel: &::model::Channel, seq| RolloutKey { channel: channel.clone(), seq };
     let approve = |world: &mut Driven, rollout| {
-        let (by, command) = ("ada".to_owned(), RolloutCommand::Approve);
+        let (by, command) = ("ada".to_owned(), RolloutCommand::Approve(ApprovedGate::Newest));
         world.give(RolloutInput::Command { rollout, by, command })
     };
     for (rollout, wait, words) in [

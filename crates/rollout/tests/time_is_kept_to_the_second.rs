@@ -6,8 +6,8 @@ use std::time::Duration;
 use ::model::Timestamp;
 use ::model::window::DeclaredWindow;
 use rollout::{
-    BeginRefusal, CLOCK_BACK, MAX_STARTS, Placement, RolloutCommand, RolloutEventBody, RolloutInput,
-    RolloutRules, RolloutState, STEP_GAP,
+    ApprovedGate, BeginRefusal, CLOCK_BACK, MAX_STARTS, Placement, RolloutCommand, RolloutEventBody,
+    RolloutInput, RolloutRules, RolloutState, STEP_GAP,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, WaveMembers};
@@ -69,7 +69,7 @@ fn a_clock_that_is_set_back_moves_what_was_noted() {
     let back = |by: Duration| {
         let mut world = Driven::new(two_waves(None), &[("a", &[]), ("b", &[])]);
         world.say("a", RolloutEventBody::DispatchAck);
-        world.command(RolloutCommand::Approve);
+        world.command(RolloutCommand::Approve(ApprovedGate::Newest));
         world.command(RolloutCommand::Pause);
         world.command(RolloutCommand::Abort);
         let (noted, began) = (world.member("a").deadline.unwrap(), world.now);

@@ -10,9 +10,9 @@ use ::model::window::DeclaredWindow;
 use ::model::{Channel, Timestamp};
 use rollout::member::MAX_ATTEMPTS;
 use rollout::{
-    BeginRefusal, BeginWait, CommandRefusal, EventAnswer, HaltCause, MemberFailure, NodeRolloutState,
-    RolloutAnswer, RolloutCommand, RolloutEffect, RolloutEventBody, RolloutInput, RolloutKey, RolloutState,
-    WaitCause,
+    ApprovedGate, BeginRefusal, BeginWait, CommandRefusal, EventAnswer, HaltCause, MemberFailure,
+    NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutEventBody, RolloutInput,
+    RolloutKey, RolloutState, WaitCause,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, NodeEdge, OnFailure, PinTerms, WaveMembers};
@@ -266,7 +266,7 @@ fn nothing_starts_in_a_freeze_or_before_its_time() {
         "{}",
         world.why("web")
     );
-    world.command(RolloutCommand::Approve);
+    world.command(RolloutCommand::Approve(ApprovedGate::Newest));
     assert!(!world.is_asked("web"), "an operator passes a gate, never the time");
     assert_eq!(world.rollouts.next_deadline(), Some(at));
     world.wait(2 * 3600);
@@ -289,7 +289,7 @@ fn one_rollout_of_a_channel_at_a_time_and_the_newest_waits() {
     world.activate("a");
     world.fail("a");
     assert_eq!(state(&world, 43), Some(RolloutState::Opening), "it waited when the halt came");
-    let approve = RolloutCommand::Approve;
+    let approve = RolloutCommand::Approve(ApprovedGate::Newest);
     let rollout = RolloutKey { channel: channel.clone(), seq: 43 };
     world.give(RolloutInput::Command { rollout, by: "ada".to_owned(), command: approve });
     assert_eq!(state(&world, 43), Some(RolloutState::Converging));

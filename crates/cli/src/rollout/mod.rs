@@ -46,7 +46,7 @@ since. A control plane that does not answer is asked again for five minutes; the
 const AFTER_APPROVE: &str = "\
 What it lifts: the gate of the newest open wave, or that an earlier rollout halted while this one
 waited. What it does not: a pause, a freeze, a wave's `notBefore`, a pin, `after:`, and an earlier
-rollout that runs.";
+rollout that runs. Said twice it lifts two gates: with --wave it lifts the one that was meant.";
 
 const AFTER_ROLLBACK: &str = "\
 Refused once the rollout was through, as its nodes gave up the release of before then:
@@ -94,6 +94,9 @@ enum RolloutVerb {
     Approve {
         /// Its id or channel
         rollout: String,
+        /// Only while this is the newest open wave, so that said twice it opens one wave
+        #[arg(long, value_name = "NAME")]
+        wave: Option<String>,
     },
     /// Start no node until it is resumed
     Pause {
@@ -159,15 +162,18 @@ pub async fn run(args: &RolloutArgs, screen: Screen) -> Result<Exit, Failure> {
             screen.result(&view, || text)?;
             return Ok(Exit::Ok);
         }
-        RolloutVerb::Approve { rollout } => (rollout, RolloutTurn::Approve, None),
-        RolloutVerb::Pause { rollout } => (rollout, RolloutTurn::Pause, None),
-        RolloutVerb::Resume { rollout } => (rollout, RolloutTurn::Resume, None),
-        RolloutVerb::Abort { rollout } => (rollout, RolloutTurn::Abort, None),
-        RolloutVerb::Rollback { rollout } => (rollout, RolloutTurn::Rollback, None),
-        RolloutVerb::Skip { rollout, node } => (rollout, RolloutTurn::Skip, Some(node.clone())),
+        RolloutVerb::Approve { rollout, wave } => {
+            ControlRollout { wave: wave.clone(), ..order(rollout, RolloutTurn::Approve) }
+        }
+        RolloutVerb::Pause { rollout } => order(rollout, RolloutTurn::Pause),
+        RolloutVerb::Resume { rollout } => order(rollout, RolloutTurn::Resume),
+        RolloutVerb::Abort { rollout } => order(rollout, RolloutTurn::Abort),
+        RolloutVerb::Rollback { rollout } => order(rollout, RolloutTurn::Rollback),
+        RolloutVerb::Skip { rollout, node } => {
+            ControlRollout { node: Some(node.clone()), ..order(rollout, RolloutTurn::Skip) }
+        }
     };
-    let (rollout, turn, node) = order;
-    let order = ControlRollout { rollout: rollout.clone(), turn, node: node.clone() };
+    let (turn, node) = (order.turn, order.node.clone());
     let view = operator.call(&CONTROL_ROLLOUT, order).await?;
     screen.result(&view, || show(&view, screen))?;
     if let Some(held) = still_held(&view, turn, now()) {
@@ -179,6 +185,10 @@ pub async fn run(args: &RolloutArgs, screen: Screen) -> Result<Exit, Failure> {
         explained.iter().for_each(|node| aside(explain_skipped(node).trim_end()));
     }
     Ok(Exit::Ok)
+}
+
+fn order(rollout: &str, turn: RolloutTurn) -> ControlRollout {
+    ControlRollout { rollout: rollout.to_owned(), turn, node: None, wave: None }
 }
 
 /// What taking a node out did to it.

@@ -8,9 +8,9 @@ use model::status::Contact;
 use model::{Channel, Digest, Hostname, NodeId, Timestamp};
 use rollout::event::ProbeOutcome;
 use rollout::{
-    EventAnswer, HeadKind, HeadStep, JoiningNode, MemberRecord, NewRollout, NextCall, NodeRolloutState,
-    RolloutAnswer, RolloutCommand, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput, RolloutKey,
-    RolloutState,
+    ApprovedGate, EventAnswer, HeadKind, HeadStep, JoiningNode, MemberRecord, NewRollout, NextCall,
+    NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEvent, RolloutEventBody, RolloutId, RolloutInput,
+    RolloutKey, RolloutState,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::OnFailure;
@@ -453,7 +453,7 @@ impl World {
             0 | 1 => RolloutCommand::Pause,
             2..=5 => RolloutCommand::Resume,
             6 => RolloutCommand::Abort,
-            7 | 8 => RolloutCommand::Approve,
+            7 | 8 => RolloutCommand::Approve(ApprovedGate::Newest),
             9 => RolloutCommand::Rollback,
             _ => match node {
                 Some(node) if self.rng.chance(30) => RolloutCommand::Skip(node),

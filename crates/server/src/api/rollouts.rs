@@ -288,6 +288,9 @@ pub struct ControlRollout {
     /// The node that is taken out, by hostname or id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// The wave whose gate is approved: refused where another one is the newest by then. Absent: whichever is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wave: Option<String>,
 }
 
 /// How the rollout of a channel's release stands, as the fleet's status has it.

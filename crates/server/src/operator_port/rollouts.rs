@@ -3,7 +3,7 @@
 use model::rollout::RolloutId;
 use model::status::Contact;
 use model::{Hostname, Timestamp};
-use rollout::{CommandRefusal, RolloutCommand, RolloutState, WaitCause};
+use rollout::{ApprovedGate, CommandRefusal, RolloutCommand, RolloutState, WaitCause};
 use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
@@ -49,7 +49,9 @@ pub(super) async fn control(call: OperatorCall, asked: ControlRollout) -> Result
     let mut subject = AuditSubject::of(format!("rollout {}: {}", document.id, asked.turn));
     let mut skipped = None;
     let command = match asked.turn {
-        RolloutTurn::Approve => RolloutCommand::Approve,
+        RolloutTurn::Approve => {
+            RolloutCommand::Approve(asked.wave.map_or(ApprovedGate::Newest, ApprovedGate::Of))
+        }
         RolloutTurn::Pause => RolloutCommand::Pause,
         RolloutTurn::Resume => RolloutCommand::Resume,
         RolloutTurn::Abort => RolloutCommand::Abort,

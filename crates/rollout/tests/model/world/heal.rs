@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use model::Channel;
 use rollout::{
-    BeginWait, MemberFailure, NodeRolloutState, RolloutCommand, RolloutInput, RolloutKey, RolloutState,
-    WaitCause,
+    ApprovedGate, BeginWait, MemberFailure, NodeRolloutState, RolloutCommand, RolloutInput, RolloutKey,
+    RolloutState, WaitCause,
 };
 
 use super::World;
@@ -76,7 +76,14 @@ impl World {
         for channel in self.channels.clone() {
             let (rollout, by) = (RolloutKey { seq: self.newest[&channel], channel }, "ada".to_owned());
             if let Some(BeginWait::Halted(_)) = self.planes[0].rollouts.waits_to_begin(&rollout) {
-                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });
+                self.give(
+                    0,
+                    RolloutInput::Command {
+                        rollout,
+                        by,
+                        command: RolloutCommand::Approve(ApprovedGate::Newest),
+                    },
+                );
             }
         }
         for node in 0..self.nodes.len() {
@@ -87,7 +94,14 @@ impl World {
             );
             let halted = matches!(why.rollout_state, RolloutState::Failed | RolloutState::Reverted);
             if halted || matches!(why.cause, Some(WaitCause::EarlierHalted(_))) {
-                self.give(0, RolloutInput::Command { rollout, by, command: RolloutCommand::Approve });
+                self.give(
+                    0,
+                    RolloutInput::Command {
+                        rollout,
+                        by,
+                        command: RolloutCommand::Approve(ApprovedGate::Newest),
+                    },
+                );
             }
         }
     }
