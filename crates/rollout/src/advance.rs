@@ -127,10 +127,11 @@ impl Rollouts {
     }
 
     /// A rollout starts nothing any more. What was asked and did not begin is not asked any more; where it
-    /// goes back, what began is to be on the release that it had.
+    /// goes back, what began is to be on the release that it had. A channel's first release goes nowhere back.
     pub(crate) fn halt(&mut self, key: &RolloutKey, cause: HaltCause, then: OnFailure) {
-        let (now, goes_back) = (self.now, then == OnFailure::Rollback);
+        let now = self.now;
         let Some(rollout) = self.rollouts.get_mut(key) else { return };
+        let goes_back = then == OnFailure::Rollback && rollout.has_where_to_go_back();
         if rollout.state() != RolloutState::Failed {
             rollout.enter(RolloutState::Failed, now);
         }

@@ -58,7 +58,8 @@ impl Rollouts {
         }
         let now = self.now;
         if let Some(rollout) = self.rollouts.get_mut(key) {
-            rollout.document.paused = Some(PausedRollout { by: by.to_owned(), at: now });
+            let paused = || PausedRollout { by: by.to_owned(), at: now };
+            rollout.document.paused.get_or_insert_with(paused);
             rollout.is_changed = true;
         }
         self.withdraw(key);
@@ -173,6 +174,9 @@ impl Rollouts {
         }
         if rollout.rules.terms().on_failure != OnFailure::Rollback {
             return Err(CommandRefusal::NoRollback);
+        }
+        if !rollout.has_where_to_go_back() {
+            return Err(CommandRefusal::NoEarlierRelease);
         }
         self.halt(key, HaltCause::RolledBack { by: by.to_owned() }, OnFailure::Rollback);
         Ok(())

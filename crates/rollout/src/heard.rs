@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use model::NodeId;
+use model::status::Contact;
 
 use crate::event::{EventAnswer, EventOrder, RolloutEvent, RolloutEventBody};
 use crate::id::RolloutKey;
@@ -21,6 +22,12 @@ impl Rollouts {
             return;
         }
         for key in known.rollouts.clone() {
+            let is_asked =
+                self.rollouts.get(&key).and_then(|it| it.record(index)).is_some_and(|it| it.asked.is_some());
+            if is_asked && reach.contact == Some(Contact::Offline) {
+                // It is asked anew once it is back. What it may have said since it was asked begins nothing.
+                self.update(&key, index, |record| record.asked = None);
+            }
             self.refresh(&key, index);
             self.touched.insert(key);
         }

@@ -138,6 +138,11 @@ impl LiveRollout {
         self.members.values().any(|member| member.record.is_on_its_way())
     }
 
+    /// Some node of it had a release before.
+    pub(crate) fn has_where_to_go_back(&self) -> bool {
+        self.members.values().any(|member| !member.record.has_no_earlier_release())
+    }
+
     pub(crate) fn is_open(&self, wave: u16) -> bool {
         usize::from(wave) < self.document.opened.len()
     }

@@ -173,6 +173,12 @@ pub enum CommandRefusal {
     /// The signed terms do not allow to go back.
     #[error("the release's terms say `onFailure: halt`; going back is a new release then")]
     NoRollback,
+    /// No node of it had a release before.
+    #[error(
+        "none of its nodes had a release before, so that there is nothing to go back to; `abort` ends it, and a newer \
+         release takes its place"
+    )]
+    NoEarlierRelease,
     /// It was through, so that nodes which are confirmed in it cannot go back any more.
     #[error(
         "the rollout was through, and its nodes gave up the release of before; publish that once more: \

@@ -128,6 +128,17 @@ fn an_approval_of_a_wave_opens_no_other_one() {
 }
 
 #[test]
+fn a_second_pause_is_the_first_one_still() {
+    let mut world = Driven::new(one_by_one(), &[("a", WEB), ("b", WEB)]);
+    world.command(RolloutCommand::Pause);
+    let at = world.now;
+    world.wait(60);
+    assert_eq!(world.command(RolloutCommand::Pause), RolloutAnswer::Command(Ok(())));
+    let paused = world.rollouts.document(&world.key).unwrap().paused.clone();
+    assert_eq!(paused.map(|paused| paused.at), Some(at));
+}
+
+#[test]
 fn a_gate_that_passed_is_not_said_to_be_approved() {
     let mut world = Driven::new(one_by_one(), &[("a", WEB), ("b", WEB)]);
     world.activate("a");

@@ -35,6 +35,10 @@ fn all_at_once() -> RolloutTerms {
 
 fn through(world: &mut Driven, name: &str) {
     world.activate(name);
+    confirm(world, name);
+}
+
+fn confirm(world: &mut Driven, name: &str) {
     world.pass(name);
     world.wait(60);
     assert_eq!(world.converged(name, 60), EventAnswer::Accepted);
@@ -313,10 +317,32 @@ fn what_waits_goes_on_waiting_when_the_one_before_is_back() {
     assert_eq!(world.state(), RolloutState::Reverted);
     assert_eq!(world.rollouts.waits_to_begin(&waits), Some(BeginWait::Halted(41)));
     assert!(!world.is_asked("a"));
+    world.wait(1);
     let fix = release(&channel, 43, all_at_once(), vec![joining("a", WEB, Some(40))]);
     assert_eq!(world.publish(fix), Ok(()));
     let began = RolloutKey { channel, seq: 43 };
     assert_eq!(world.rollouts.document(&began).unwrap().state, RolloutState::Converging);
+}
+
+/// Who was asked and goes offline before it answers is waited for no longer than anybody who is offline.
+#[test]
+fn who_goes_offline_while_it_is_asked_holds_up_nobody() {
+    let terms = RolloutTerms { budgets: vec![budget("*", Some(Share::Count(1)), None)], ..all_at_once() };
+    let mut world = Driven::new(terms, &[("a", WEB), ("b", WEB)]);
+    let (first, second) = if world.is_asked("a") { ("a", "b") } else { ("b", "a") };
+    world.contact(first, Contact::Unreachable);
+    assert!(world.is_asked(first) && !world.is_asked(second), "it may answer still");
+    world.contact(first, Contact::Offline);
+    assert!(!world.is_asked(first) && world.is_asked(second));
+    // What it said before it fell silent begins nothing.
+    assert_eq!(
+        world.say(first, RolloutEventBody::DispatchAck),
+        EventAnswer::Refused(rollout::EventRefusal::NotAsked)
+    );
+    through(&mut world, second);
+    assert_eq!(world.state(), RolloutState::Terminal);
+    world.contact(first, Contact::Online);
+    assert!(world.is_asked(first));
 }
 
 /// A clock that is set back leaves what was published before a halt before it.
@@ -336,10 +362,31 @@ fn a_clock_set_back_lets_nothing_begin_that_waits_behind_a_halt() {
     assert_eq!(world.rollouts.waits_to_begin(&waits), Some(BeginWait::Halted(41)));
 }
 
+/// A channel's first release halts and goes nowhere back, whatever its terms say: its nodes had none before.
+#[test]
+fn a_first_release_is_halted_and_nobody_can_take_it_back() {
+    let mut world = Driven::new(RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() }, &[]);
+    let channel = world.key.channel.clone();
+    for name in ["a", "b"] {
+        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, None) });
+        world.contact(name, Contact::Online);
+        world.activate(name);
+    }
+    let refused = RolloutAnswer::Command(Err(CommandRefusal::NoEarlierRelease));
+    assert_eq!(world.command(RolloutCommand::Rollback), refused);
+    world.fail("a");
+    assert_eq!(world.back("a"), EventAnswer::Accepted);
+    confirm(&mut world, "b");
+    assert_eq!(world.state(), RolloutState::Failed);
+    assert_eq!(world.command(RolloutCommand::Rollback), refused);
+    assert_eq!(world.command(RolloutCommand::Resume), RolloutAnswer::Command(Ok(())));
+}
+
 /// Nobody sends back a host that had no release, so the rollout is not back while one is on its way.
 #[test]
-fn a_first_release_is_back_when_nobody_is_on_its_way() {
-    let mut world = Driven::new(RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() }, &[]);
+fn a_rollout_is_back_when_nobody_is_on_its_way() {
+    let terms = RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() };
+    let mut world = Driven::new(terms, &[("before", &[])]);
     let channel = world.key.channel.clone();
     for name in ["a", "b"] {
         world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, None) });
@@ -350,7 +397,7 @@ fn a_first_release_is_back_when_nobody_is_on_its_way() {
     assert_eq!(world.state(), RolloutState::Failed);
     assert_eq!(world.back("a"), EventAnswer::Accepted);
     assert_eq!(world.state(), RolloutState::Failed, "the other one soaks");
-    through(&mut world, "b");
+    confirm(&mut world, "b");
     assert_eq!(world.state(), RolloutState::Reverted);
     assert_eq!(world.member("b").state, NodeRolloutState::Converged, "it has nothing to go back to");
 }

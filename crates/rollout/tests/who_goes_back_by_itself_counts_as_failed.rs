@@ -131,6 +131,7 @@ fn a_late_return_is_a_failure_of_that_node_alone() {
     assert!(!world.member("b").in_flight());
 
     // A newer release reaches both, each from what it holds.
+    world.wait(1);
     let nodes = vec![joining("a", NONE, Some(41)), joining("b", NONE, Some(40))];
     let waves = vec![wave("rest", WaveMembers::Rest, 60, 100)];
     let next =

@@ -247,7 +247,7 @@ fn state_cause(
                 }))
             }
             None if node.waits_for_rollout(heads) => {
-                Some("the rollout of its channel gives it no release yet".to_owned())
+                Some("the rollout of its channel gives it no release".to_owned())
             }
             None => Some("has not adopted the newest release yet".to_owned()),
         },

@@ -201,6 +201,11 @@ fn next(view: &RolloutView) -> Option<String> {
         RolloutState::Failed if view.halt.as_ref().is_some_and(|halt| !halt.goes_back && !halt.is_final) => {
             Some(format!("{}, or publish a release that mends it", muster(&format!("rollout resume {id}"))))
         }
+        // Who is offline and is back later, or was found with it, is counted by how it stands.
+        RolloutState::Reverted if !view.was_through && !still_away(view).is_empty() => Some(format!(
+            "{}: they go back by themselves, or once they are heard of; `muster rollout explain NODE` says more",
+            still_away(view)
+        )),
         RolloutState::Failed | RolloutState::Reverted if view.was_through => {
             let back = muster("release rollback NUMBER");
             Some(format!("who is confirmed stays; {back} takes all back, or publish a release that mends it"))
@@ -210,6 +215,14 @@ fn next(view: &RolloutView) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The nodes of a rollout that is back which are not, by how they stand; nothing where all are.
+fn still_away(view: &RolloutView) -> String {
+    use NodeRolloutState::{Activating, Deferred, Failed, Soaking};
+    let away = |state: &NodeRolloutState| matches!(state, Activating | Deferred | Failed | Soaking);
+    let nodes = view.nodes.iter().filter(|(state, _)| away(state));
+    counts(&nodes.map(|(state, count)| (*state, *count)).collect())
 }
 
 /// How a rollout stands, as people say it.

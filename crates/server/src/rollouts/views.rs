@@ -211,7 +211,10 @@ fn newer(core: &Rollouts, heads: &Heads, document: &RolloutDocument) -> Option<N
 
 /// The freeze window that keeps a rollout that runs from starting nodes.
 fn frozen(core: &Rollouts, document: &RolloutDocument, now: Timestamp) -> Option<RolloutFreezeView> {
-    let rules = core.rules(&document.key).filter(|_| document.state.is_running())?;
+    // One that is through starts those who come late.
+    let waits = || core.members(&document.key).any(|member| member.state == NodeRolloutState::Pending);
+    let may_start = document.state.is_running() || document.state.starts_nodes() && waits();
+    let rules = core.rules(&document.key).filter(|_| may_start)?;
     let (window, open) = rules.frozen(now)?;
     let until = open.opened(now).map(|opened| opened.plus(open.length()));
     Some(RolloutFreezeView { window: window.to_owned(), until })
