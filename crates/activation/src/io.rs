@@ -139,6 +139,10 @@ pub enum ActivationInput {
     Halted(GenerationId),
     /// The rollout of a generation is at its end.
     RolloutEnded(GenerationId),
+    /// The administrator of the host lets what is held back of the release with this number be tried again
+    /// ([`crate::Quarantine::lift_release`]). The record says whether that is durable: where it is not, the content is held
+    /// back as before.
+    LiftQuarantine(u64),
     /// The host is on its confirmed generation again.
     Returned,
     /// It is not.

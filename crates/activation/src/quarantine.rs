@@ -51,6 +51,20 @@ impl Quarantine {
         (!may_be_tried && !is_granted).then_some(known)
     }
 
+    /// Those that are not activated, the oldest first.
+    pub fn held(&self) -> impl Iterator<Item = &QuarantinedGeneration> {
+        self.0.iter().filter(|known| self.of(known.id).is_some())
+    }
+
+    /// The administrator of the host lets what is held back of a release be tried again, as if this host had never
+    /// returned from it; gives what was held. Two channels may have a release of the same number.
+    pub fn lift_release(&mut self, release: u64) -> Vec<QuarantinedGeneration> {
+        let lifted: Vec<QuarantinedGeneration> =
+            self.held().filter(|known| known.seq == release).cloned().collect();
+        lifted.iter().for_each(|known| self.lift(known.id));
+        lifted
+    }
+
     /// One more try of a generation, which is counted: another return from it, and it is in quarantine again.
     pub fn grant_try(&mut self, id: GenerationId) {
         if let Some(known) = self.0.iter_mut().find(|known| known.id == id) {

@@ -134,6 +134,7 @@ fn happenings(own: ActivationTerms) -> Vec<(&'static str, Happening)> {
         ("its time is over", ticked),
         ("its rollout is halted", given(ActivationInput::Halted(id(1)))),
         ("its rollout ends", given(ActivationInput::RolloutEnded(id(1)))),
+        ("a content is held back no more", given(ActivationInput::LiftQuarantine(1))),
         ("the host is back", given(ActivationInput::Returned)),
         ("the return fails", given(failed())),
         ("the agent restarts", process(agent, 1, 1, START)),

@@ -19,6 +19,7 @@ use model::log::Cursor;
 use node::NodeInput;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::activations::QuarantineView;
 use crate::contact::ContactFailure;
 use crate::local::LocalProblem;
 use crate::local::messages::{PauseView, RunTicket};
@@ -100,6 +101,8 @@ pub enum LocalCommand {
     Pause(Pause, LocalReply<PauseView>),
     /// End the pause; answered when that is durable.
     Resume(LocalReply<PauseView>),
+    /// Let what is held back of the release with this number be tried again (ROL-12); answered when that is durable.
+    LiftQuarantine(u64, LocalReply<QuarantineView>),
 }
 
 #[derive(Debug, Default)]

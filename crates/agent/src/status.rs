@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use spool::{Disk, StateFile};
 use trust::token::TlsTermination;
 
+use crate::activations::{QuarantineView, QuarantinedRelease};
 use crate::clock::now;
 use crate::local::messages::{ContactView, DaemonView};
 use crate::membership::{believed_authority, is_certified, validity};
@@ -60,6 +61,9 @@ pub struct AgentStatusView {
     pub paused: Option<Pause>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     release: Option<HeldReleaseView>,
+    /// The contents that this host went back from and refuses, the oldest first (ROL-12).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    quarantine: Vec<QuarantinedRelease>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_changed_run: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,6 +171,8 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         last_run: LastRunView::read(state),
         cut_off_run: RunMark::read(state).map(|mark| mark.started),
         release,
+        // Where it cannot be read nothing is activated, and the daemon says so.
+        quarantine: QuarantineView::read(state).unwrap_or_default().releases,
         last_changed_run: last.as_ref().map(|last| last.at),
         last_counts: last.map(|last| last.counts),
         sync: sync::view::read(state),

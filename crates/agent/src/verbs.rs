@@ -5,6 +5,7 @@ mod join;
 mod keys;
 mod local;
 mod proxy;
+mod quarantine;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -244,6 +245,12 @@ nginx\n  muster-agent plan --json | jq .counts")]
         #[command(subcommand)]
         verb: FileVerb,
     },
+    /// Show the contents that this host went back from and refuses, and let one be tried again
+    #[command(after_help = quarantine::QUARANTINE_AFTER)]
+    Quarantine {
+        #[command(subcommand)]
+        verb: quarantine::QuarantineVerb,
+    },
     /// Look for what keeps this host from being looked after
     #[command(after_help = DOCTOR_AFTER)]
     Doctor,
@@ -395,6 +402,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         AgentVerb::File { verb: FileVerb::Restore { path, version, force } } => {
             local::file_restore(&options, FileRestoreRequest { path, version, force }, cli.json)
         }
+        AgentVerb::Quarantine { verb } => quarantine::quarantine(&options, &verb, cli.json),
         AgentVerb::Doctor => local::doctor(&options, cli.json),
         AgentVerb::Bundle { output } => local::bundle(&options, output, cli.json),
         AgentVerb::ApproveDeletes => local::approve_deletes(&options),

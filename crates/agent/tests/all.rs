@@ -11,6 +11,7 @@ mod a_lost_state_directory_heals_or_is_told;
 mod a_missing_folder_is_named;
 mod a_paused_host_is_not_changed;
 mod a_proxy_is_the_only_way_out;
+mod a_quarantine_is_lifted_at_the_host;
 mod a_slow_content_delays_nothing_else;
 mod a_slow_disk_delays_no_check_in;
 mod a_status_is_of_its_object_s_uid;

@@ -6,12 +6,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 
 use model::replication::{Mode, TransportPolicy};
 use server::CertificateSettings;
 use test_support::agent_local::{LocalHost, printed};
 use test_support::agent_pair::{Pair, says};
 use test_support::agent_state::module;
+use test_support::children::{program, without_proxies};
 use test_support::connect_proxy::ConnectProxy;
 use test_support::fleet::Fleet;
 use trust::token;
@@ -122,6 +124,26 @@ async fn one_control_plane_that_answers_is_enough() {
     let portal = format!("https://{}", portal(PAGE));
     let servers = ["https://127.0.0.1:1".to_owned(), portal, pair.fleet.url().to_string()];
     let (code, text) = join(&pair, &servers, &[]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// ENR-6: a `--root` that is not there may be a typing error: nothing is made there, and the token stays good.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_that_is_not_there_costs_no_token() {
+    let pair = unjoined().await;
+    let token = pair.fleet.token("web-2");
+    let join = |root: &str| {
+        let mut command = Command::new(program("muster-agent"));
+        command.arg("--root").arg(pair.dir.join(root)).args(["join", "--token", &token]);
+        without_proxies(&mut command);
+        tokio::task::block_in_place(|| printed(&command.output().unwrap()))
+    };
+    let (code, text) = join("rooot");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("there is no directory ") && text.contains("/rooot, and the token"), "{text}");
+    assert!(text.contains("correct --root, or make it: mkdir -p "), "{text}");
+    assert!(!pair.dir.join("rooot").exists());
+    let (code, text) = join("root");
     assert_eq!(code, Some(0), "{text}");
 }
 

@@ -69,6 +69,7 @@ fn another_user_only_reads_and_sees_no_content() {
         &["file", "versions"],
         &["file", "diff", "/etc/motd"],
         &["file", "restore", "/etc/motd", "1"],
+        &["quarantine", "lift", "42"],
     ] {
         let (code, refused) = as_other(verb);
         assert_eq!(code, Some(5), "{verb:?}: {refused}");

@@ -162,6 +162,15 @@ fn failed(victim: &Victim) -> Option<String> {
     })
 }
 
+/// What it said of its last failure.
+fn failed_last(victim: &Victim) -> Option<String> {
+    let of_failures = said(victim).into_iter().rev();
+    of_failures.map(|(_, fact)| fact.event).find_map(|event| match event {
+        RolloutEventBody::Failed { message } => Some(message),
+        _ => None,
+    })
+}
+
 async fn is_back(victim: &Victim) {
     says(victim, "back").await;
     until("the host is as it was", async || (victim.file("/etc/motd") == "five\n").then_some(())).await;
@@ -552,4 +561,36 @@ async fn it_ends_well_wherever_it_is_killed() {
         numbers.dedup();
         assert_eq!(numbers.len(), said(&victim).len(), "{moment}: no number twice");
     }
+}
+
+/// ROL-12: content that was not to blame is held back all the same; who is root at the host lets it be tried again, and the
+/// same release goes through.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lifted_at_the_host_is_tried_again() {
+    let mut victim = Victim::start().await;
+    let script = "test -e $MUSTER_ROOT/ready || grep -q five $MUSTER_ROOT/etc/motd";
+    let plan = in_waves("six\n", script);
+    begins(&victim, &plan).await;
+    is_back(&victim).await;
+    std::fs::write(victim.root.join("ready"), "").unwrap();
+    let made = victim.offer(&plan);
+    let acks = |victim: &Victim| kinds(victim).iter().filter(|kind| **kind == "ack").count();
+    asks(&victim, &made, acknowledge());
+    until("it says that it will", async || (acks(&victim) == 2).then_some(())).await;
+    asks(&victim, &made, RolloutTask::Proceed);
+    until("it is refused", async || {
+        failed_last(&victim).is_some_and(|why| why.contains("returned from it")).then_some(())
+    })
+    .await;
+    asks(&victim, &made, RolloutTask::Hold);
+    let lifted = victim.agent(&["quarantine", "lift", "6"]);
+    assert!(lifted.status.success(), "{lifted:?}");
+    // It is durable: the next agent knows of nothing that is held back.
+    victim.kill();
+    victim.begin();
+    asks(&victim, &made, acknowledge());
+    until("it says once more that it will", async || (acks(&victim) > 2).then_some(())).await;
+    asks(&victim, &made, RolloutTask::Proceed);
+    says(&victim, "converged").await;
+    assert_eq!(victim.file("/etc/motd"), "six\n");
 }

@@ -1,5 +1,6 @@
 //! `muster server`: the control plane in this process.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use server::{
     CertificateRecovery, CertificateSettings, Config, FleetName, LogControl, Posture, RunningServer,
     ServerStartError, StreamConfig,
 };
+use spool::SpoolError;
 use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -232,9 +234,41 @@ impl UserError for ServerError {
             ServerError::Start(ServerStartError::Certificate { .. }) => {
                 Some("a --name is a host name or an address, without a port".to_owned())
             }
+            ServerError::Start(ServerStartError::Database { path, source: StoreError::ReadOnly }) => {
+                Some(make_usable(path, io::ErrorKind::Other))
+            }
+            ServerError::Start(ServerStartError::Found(
+                FoundError::Write { path, source }
+                | FoundError::Read { path, source }
+                | FoundError::Disk(SpoolError::Disk { path, source, .. }),
+            )) => Some(make_usable(path, source.kind())),
             _ => None,
         }
     }
+}
+
+/// What to do where a file or directory of the control plane cannot be made, written or read: which folder it is about,
+/// and the way out.
+fn make_usable(path: &Path, why: io::ErrorKind) -> String {
+    use io::ErrorKind::{
+        AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, PermissionDenied, QuotaExceeded,
+        ReadOnlyFilesystem, StorageFull,
+    };
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // What is to be made lies in a folder that is there.
+    let folder = path.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(&path).display();
+    let first = match why {
+        StorageFull | QuotaExceeded => format!("make room on the disk that {folder} lies on"),
+        ReadOnlyFilesystem => {
+            format!("{folder} lies on a disk that can only be read: mount it so that it can be written")
+        }
+        PermissionDenied => format!("let this user write in {folder}, or be the user to whom it belongs"),
+        AlreadyExists | IsADirectory | NotADirectory | DirectoryNotEmpty => {
+            format!("something else lies where {} is to be: move it away", path.display())
+        }
+        _ => format!("see that this user can write in {folder}"),
+    };
+    format!("{first}; or choose another directory with --data")
 }
 
 #[derive(Serialize)]
@@ -371,4 +405,39 @@ fn next(data: &Path) -> String {
          \x20 muster token mint{dir} HOSTNAME        # then on that host: muster-agent join --token TOKEN\n\
          \x20 muster status{operator}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// ENR-8: a directory that cannot be used is named, with what to do about it.
+    #[test]
+    fn a_directory_that_cannot_be_used_has_a_next_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().display().to_string();
+        let found = |path: &str, kind: io::ErrorKind| {
+            let (path, source) = (dir.path().join(path), io::Error::from(kind));
+            let error = FoundError::Write { path, source };
+            ServerError::Start(ServerStartError::Found(error)).hint().unwrap()
+        };
+        let data = |what: &str| format!("{what}; or choose another directory with --data");
+        for (path, kind, first) in [
+            // The folder itself cannot be made: the one that is there is to be named.
+            ("srv/data", io::ErrorKind::PermissionDenied, format!("let this user write in {top}, or be the")),
+            ("trust.json", io::ErrorKind::StorageFull, format!("make room on the disk that {top} lies on")),
+            ("root.key", io::ErrorKind::ReadOnlyFilesystem, format!("{top} lies on a disk that can only be")),
+            ("data", io::ErrorKind::NotADirectory, format!("something else lies where {top}/data is to be")),
+            ("data", io::ErrorKind::Interrupted, data(&format!("see that this user can write in {top}"))),
+        ] {
+            let hint = found(path, kind);
+            assert!(hint.starts_with(&first) && hint.ends_with(&data("")), "{hint}");
+        }
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        let disk = SpoolError::Disk { op: spool::DiskOp::Write, path: dir.path().join("root.key"), source };
+        let hint = ServerError::Start(ServerStartError::Found(disk.into())).hint();
+        assert!(hint.is_some_and(|hint| hint.starts_with("make room")));
+    }
 }

@@ -40,12 +40,15 @@ async fn where_a_file_cannot_be_written_nothing_is_founded() {
     let output = muster(dir.path(), &start).await;
     assert_eq!(code(&output), 1, "{}", err(&output));
     assert!(err(&output).contains("cannot be written"), "{}", err(&output));
+    let hint = "muster-data/release.key is to be: move it away; or choose another directory with --data";
+    assert!(err(&output).contains(hint), "{}", err(&output));
     let left: Vec<_> = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["release.key"], "what was there is left");
     std::fs::write(dir.path().join("file"), "").unwrap();
     let output = muster(dir.path(), &[&start[..], &["--data", "file/data"]].concat()).await;
     assert_eq!(code(&output), 1);
     assert!(err(&output).contains("cannot write file/data"), "{}", err(&output));
+    assert!(err(&output).contains("file/data is to be: move it away; or choose"), "{}", err(&output));
 }
 
 #[tokio::test(flavor = "multi_thread")]

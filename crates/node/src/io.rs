@@ -91,6 +91,8 @@ pub enum NodeInput {
     FetchFailed(String),
     /// A release that waits to be begun was read; for people, why it could not be.
     Prepared(Result<Box<PreparedRelease>, String>),
+    /// Somebody at the host lets a content be tried again that it held back: what waits is read anew, where it was held back.
+    QuarantineLifted,
     /// What was answered to a dispatch is in the log, with this number.
     DispatchReported(RolloutId, Cursor),
     /// What was to be answered to a dispatch could not be made durable: it is answered again.

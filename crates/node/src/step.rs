@@ -270,6 +270,7 @@ impl Node {
                 self.on_stuck(UnadoptedCause::Fetch, &why, now, &mut effects);
             }
             NodeInput::Prepared(prepared) => self.on_prepared(prepared, now, &mut effects),
+            NodeInput::QuarantineLifted => self.on_quarantine_lifted(&mut effects),
             NodeInput::DispatchReported(rollout, at) => self.on_dispatch_reported(&rollout, Some(at), now),
             NodeInput::DispatchNotReported(rollout) => self.on_dispatch_reported(&rollout, None, now),
             NodeInput::Delivered(cursor) => self.on_delivered(&cursor, now),

@@ -156,3 +156,19 @@ fn a_release_without_terms_is_adopted_whatever_it_holds() {
     let effects = bench.adopt(&same);
     assert!(effects.contains(&NodeEffect::AdoptedAtOnce(same.set.root())), "{effects:?}");
 }
+
+/// Who is root at the host lets it be tried again: what waits is read anew, and nothing stands against it any more.
+#[test]
+fn what_is_lifted_at_the_host_is_read_anew() {
+    let failed = in_waves(1, &["a"], OnFailure::Rollback);
+    let mut bench = returned_from(&failed);
+    let is_read = |effects: &[NodeEffect]| matches!(effects, [NodeEffect::Prepare(_)]);
+    assert!(!is_read(&bench.give(NodeInput::QuarantineLifted)), "nothing waits");
+    fetched(&mut bench, offering(failed.offer(None)), in_quarantine(&["canary"]));
+    assert!(bench.node.unadopted().is_some());
+    assert!(is_read(&bench.give(NodeInput::QuarantineLifted)));
+    assert!(!is_read(&bench.give(NodeInput::QuarantineLifted)), "it is being read");
+    bench.give(of_groups(&["canary"]));
+    assert_eq!(bench.node.unadopted(), None);
+    assert!(!is_read(&bench.give(NodeInput::QuarantineLifted)), "it is not held back");
+}

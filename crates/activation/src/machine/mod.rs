@@ -102,6 +102,7 @@ impl Activation {
             ActivationInput::NotStartedAnew { reason } => self.not_started_anew(&reason, now),
             ActivationInput::Halted(generation) => self.halted(generation, now),
             ActivationInput::RolloutEnded(generation) => self.rollout_ended(generation),
+            ActivationInput::LiftQuarantine(release) => self.lift_quarantine(release),
             ActivationInput::Returned => self.returned(now),
             ActivationInput::ReturnFailed { reason } => self.return_failed(&reason, now),
             ActivationInput::NotPersisted { reason } => self.not_persisted(last, &reason, now),
@@ -225,6 +226,15 @@ impl Activation {
         }
         let then = forgetting(self.forget_what_is_too_much()).into_iter().collect();
         self.durable_or_restored(before, then)
+    }
+
+    /// Whatever is under way goes on as it does.
+    fn lift_quarantine(&mut self, release: u64) -> Vec<ActivationEffect> {
+        let before = self.record.clone();
+        match self.record.quarantine.lift_release(release).is_empty() {
+            true => Vec::new(),
+            false => self.durable_or_restored(before, Vec::new()),
+        }
     }
 
     /// What nothing needs goes where there is too much of it.

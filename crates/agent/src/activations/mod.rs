@@ -18,6 +18,7 @@ mod begun_switch;
 mod effects;
 mod probes;
 mod process_mark;
+mod quarantine;
 mod rollout_log;
 mod standing;
 mod task;
@@ -35,9 +36,11 @@ use spool::{PeekedFile, StateFile};
 use trust::SigningKey;
 
 pub(crate) use self::process_mark::ProcessMark;
+pub(crate) use self::quarantine::lift_without_daemon;
+pub use self::quarantine::{QuarantineView, QuarantinedRelease};
 pub(crate) use self::rollout_log::RolloutLog;
 pub use self::view::ActivationView;
-use crate::events::DaemonHandle;
+use crate::events::{DaemonHandle, LocalReply};
 use crate::generations::{GenerationFiles, boot_moment};
 use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
@@ -73,6 +76,8 @@ pub(crate) enum ActivationCommand {
     Restate(GenerationId),
     /// A release that nothing holds back was adopted: it is the confirmed generation.
     AdoptedAtOnce(GenerationId),
+    /// Somebody at the host lets what is held back of a release be tried again.
+    LiftQuarantine(u64, LocalReply<QuarantineView>),
     /// A probe said something.
     Probed(HealthProbeResult),
     /// The agent stops.

@@ -109,7 +109,7 @@ impl ActivationTask {
 
     /// Reads the record, and goes on with it: the record as it was found, and what is to be done first. Nothing where it
     /// cannot be read.
-    fn load(&mut self) -> Option<(ActivationRecord, Vec<ActivationEffect>)> {
+    pub(super) fn load(&mut self) -> Option<(ActivationRecord, Vec<ActivationEffect>)> {
         let now = self.now();
         let durable = self.setup.storage.durable();
         let found = self.setup.files.load(durable, &now);
@@ -212,6 +212,10 @@ impl ActivationTask {
             ActivationCommand::RolloutEnded(generation) => self.rollout_ended(generation),
             ActivationCommand::Restate(generation) => self.restate(generation),
             ActivationCommand::AdoptedAtOnce(held) => self.adopted_at_once(held),
+            ActivationCommand::LiftQuarantine(release, reply) => {
+                // Who asked may be gone.
+                let _ = reply.send(self.lift_quarantine(release));
+            }
             ActivationCommand::Probed(result) => self.give(ActivationInput::Probe(result)),
             ActivationCommand::Stop => {}
         }

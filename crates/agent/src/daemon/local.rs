@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::Daemon;
+use crate::activations::ActivationCommand;
 use crate::clock::now;
 use crate::events::{LocalCommand, LocalReply};
 use crate::invocation::command;
@@ -63,6 +64,9 @@ impl Daemon {
                 self.take(NodeInput::Pause(pause));
             }
             LocalCommand::Resume(reply) => self.resume(reply),
+            LocalCommand::LiftQuarantine(release, reply) => {
+                self.activations.send(ActivationCommand::LiftQuarantine(release, reply));
+            }
         }
     }
 

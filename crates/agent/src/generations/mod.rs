@@ -476,6 +476,14 @@ impl GenerationFiles {
     }
 }
 
+/// The record in a state directory, for a process that does not have that; it changes nothing.
+///
+/// # Errors
+/// When the disk refuses, or a newer version wrote it.
+pub(crate) fn peek_record(state: &Path) -> Result<PeekedFile<ActivationRecord>, SpoolError> {
+    StateFile::new(&Disk::new(), state.join(RECORD_FILE), MODE).peek()
+}
+
 fn spool_error(source: SpoolError) -> StateError {
     StateError::Spool { what: "use what is kept of generations", source }
 }

@@ -11,9 +11,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trust::equivocation::SeenRecord;
 
-use super::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLimit, RunProgress, RunTicket};
+use super::messages::{
+    FileRestoreRequest, LiftQuarantineRequest, PauseRequest, PauseView, RunLimit, RunProgress, RunTicket,
+};
 use super::problem::LocalProblem;
 use super::{path, route, server};
+use crate::activations::QuarantineView;
 use crate::files::{FileVersionDiff, FileVersionsView, RestoredVersion};
 use crate::http_exchange::exchange;
 use crate::machine::MachineOptions;
@@ -177,6 +180,14 @@ impl LocalClient {
     /// [`LocalClientError`] says what failed.
     pub fn file_restore(&self, request: &FileRestoreRequest) -> Result<RestoredVersion, LocalClientError> {
         self.post(route::FILE_RESTORE, request)
+    }
+
+    /// Lets what is held back of a release be tried again; gives what was.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn lift_quarantine(&self, release: u64) -> Result<QuarantineView, LocalClientError> {
+        self.post(route::LIFT_QUARANTINE, &LiftQuarantineRequest { release })
     }
 
     /// What the node was given, signed by it.

@@ -13,7 +13,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, oneshot};
 use trust::SigningKey;
 
-use super::messages::{DaemonView, FileRestoreRequest, PauseRequest, RunLimit, RunProgress, RunTicket};
+use super::messages::{
+    DaemonView, FileRestoreRequest, LiftQuarantineRequest, PauseRequest, RunLimit, RunProgress, RunTicket,
+};
 use super::problem::{LocalProblem, LocalProblemCode};
 use super::route::{LocalAccess, LocalCall};
 use super::state::SharedLocalState;
@@ -112,6 +114,10 @@ impl LocalHandler {
             LocalCall::FileRestore => {
                 let request: FileRestoreRequest = read(body)?;
                 self.in_turn(move |handler| handler.file_restore(&request)).await
+            }
+            LocalCall::LiftQuarantine => {
+                let LiftQuarantineRequest { release } = read(body)?;
+                json(&self.command(|answer| LocalCommand::LiftQuarantine(release, answer)).await?)
             }
             LocalCall::Seen => self.aside(|handler| handler.seen()).await,
         }

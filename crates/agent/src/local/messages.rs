@@ -352,6 +352,14 @@ pub struct FileRestoreRequest {
     pub force: bool,
 }
 
+/// Let what is held back of a release be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiftQuarantineRequest {
+    /// The number of the release.
+    pub release: u64,
+}
+
 impl FileRestoreRequest {
     /// What to do with a file that cannot be kept.
     pub fn unkept(&self) -> UnkeptFile {

@@ -32,6 +32,8 @@ pub enum LocalCall {
     FileDiff,
     /// Put a version of a file back.
     FileRestore,
+    /// Let what is held back of a release be tried again.
+    LiftQuarantine,
     /// What the node was given, signed by it.
     Seen,
 }
@@ -67,7 +69,8 @@ pub const FILES: &str = "/v1/local/files";
 pub const FILE_DIFF: &str = "/v1/local/files/diff";
 /// Put a version of a file back.
 pub const FILE_RESTORE: &str = "/v1/local/files/restore";
-
+/// Let what is held back of a release be tried again.
+pub const LIFT_QUARANTINE: &str = "/v1/local/quarantine/lift";
 /// What the node was given, signed by it.
 pub const SEEN: &str = "/v1/local/seen";
 
@@ -83,6 +86,12 @@ pub const LOCAL_ROUTES: &[LocalRoute] = &[
     LocalRoute { method: "GET", path: FILES, access: LocalAccess::Act, call: LocalCall::FileVersions },
     LocalRoute { method: "GET", path: FILE_DIFF, access: LocalAccess::Act, call: LocalCall::FileDiff },
     LocalRoute { method: "POST", path: FILE_RESTORE, access: LocalAccess::Act, call: LocalCall::FileRestore },
+    LocalRoute {
+        method: "POST",
+        path: LIFT_QUARANTINE,
+        access: LocalAccess::Act,
+        call: LocalCall::LiftQuarantine,
+    },
     LocalRoute { method: "GET", path: SEEN, access: LocalAccess::Act, call: LocalCall::Seen },
 ];
 

@@ -68,6 +68,7 @@ impl fmt::Display for StatusText<'_> {
             writeln!(f, "RELEASE        NONE: {unassigned}")?;
             writeln!(f, "               next: {UNASSIGNED_NEXT}")?;
         }
+        self.show_quarantine(f)?;
         self.show_runs(f)?;
         match &view.sync {
             None => Ok(()),
@@ -93,6 +94,20 @@ impl StatusText<'_> {
             writeln!(f, "STALE          since {since}: nothing confirmed what is held for bundle_max_age")?;
         }
         Ok(())
+    }
+
+    fn show_quarantine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((newest, others)) = self.view.quarantine.split_last() else { return Ok(()) };
+        writeln!(f, "quarantine     {newest}")?;
+        let next = newest.lift();
+        writeln!(
+            f,
+            "               its content is refused, whatever its number; to have it tried again: {next}"
+        )?;
+        match others.len() {
+            0 => Ok(()),
+            more => writeln!(f, "               and {more} more: {}", command("quarantine list")),
+        }
     }
 
     fn show_trust(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -88,10 +88,9 @@ pub(super) fn joined(options: &MachineOptions, args: JoinArgs, json: bool) -> Re
     let patience = args.wait.map_or(join::DEFAULT_PATIENCE, Duration::from_secs);
     let (hostname, root, allow_exec) = (args.hostname.clone(), options.root.clone(), options.allow_exec);
     let (proxy, by) = args.chosen()?;
-    if let Some(root) = &root {
-        // As a state directory below it would make it; the daemon needs it.
-        std::fs::create_dir_all(root)
-            .map_err(|error| format!("the directory {}: {error}", root.display()))?;
+    // Before the token is used: the path may be a typing error, and the state directory would make it.
+    if let Some(root) = root.as_ref().filter(|root| !root.is_dir()) {
+        return Err(NoRoot(root.clone()).into());
     }
     let asked = JoinRequest { by, hostname, root, allow_exec, patience, proxy };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -139,6 +138,15 @@ pub(super) fn nudged(options: &MachineOptions) -> bool {
     let pid = daemon.and_then(|daemon| Pid::from_raw(i32::try_from(daemon.pid).ok()?));
     pid.is_some_and(|pid| kill_process(pid, Signal::HUP).is_ok())
 }
+
+/// The directory to converge is not there.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "there is no directory {}, and the token was not used: correct --root, or make it: mkdir -p {}",
+    .0.display(),
+    model::text::shell_word(&.0.display().to_string())
+)]
+struct NoRoot(PathBuf);
 
 #[derive(Debug, thiserror::Error)]
 #[error(

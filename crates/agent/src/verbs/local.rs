@@ -42,7 +42,7 @@ pub(super) enum AskedRunError {
 }
 
 /// The daemon, or `None` when none runs.
-fn daemon_of(options: &MachineOptions) -> Result<Option<LocalClient>, LocalClientError> {
+pub(super) fn daemon_of(options: &MachineOptions) -> Result<Option<LocalClient>, LocalClientError> {
     match LocalClient::find(options) {
         Ok(client) => Ok(Some(client)),
         Err(LocalClientError::NoDaemon(_)) => Ok(None),

@@ -8,6 +8,8 @@ use rollout::{Placement, RolloutRules, probes_of};
 use trust::Header;
 use trust::rollout_terms::RolloutTerms;
 
+use super::{Node, ReleaseChange};
+use crate::io::NodeEffect;
 use crate::rollout_part::PreparedRelease;
 use crate::state::Adoption;
 
@@ -28,6 +30,16 @@ pub(super) struct PreparedWave {
     pub(super) probes: activation::ProbeTopology,
     /// Why the host returned from it before: it is begun where that is asked, and refused then, and never adopted at once.
     pub(super) quarantined: Option<activation::ReturnCause>,
+}
+
+impl Node {
+    /// A content is held back no more: what waits is read anew where it was.
+    pub(super) fn on_quarantine_lifted(&mut self, effects: &mut Vec<NodeEffect>) {
+        let ReleaseChange::Waiting(waiting) = &mut self.change else { return };
+        if waiting.prepared.take_if(|wave| wave.quarantined.is_some()).is_some() {
+            effects.push(NodeEffect::Prepare(Box::new(waiting.adoption.clone())));
+        }
+    }
 }
 
 /// What a rollout may be called.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output};
 
 use agent::state::StateDir;
 use bytes::Bytes;
@@ -150,9 +150,14 @@ impl Victim {
         command
     }
 
+    /// What a verb at its host prints and ends with.
+    pub fn agent(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).output().unwrap()
+    }
+
     /// What `muster-agent status --json` prints.
     pub fn status(&self) -> Value {
-        let output = self.command().args(["status", "--json"]).output().unwrap();
+        let output = self.agent(&["status", "--json"]);
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
