@@ -1,5 +1,6 @@
-//! ROL-1, ROL-5, ROL-7, CNV-6, CNV-11: a release that was acknowledged waits for whatever would have it refused, were it
-//! asked for now, and for the end of a return; it begins once it may, as the control plane says it again.
+//! ROL-1, ROL-5, ROL-7, CNV-6, CNV-11: a release that was acknowledged does not begin where it would be refused, were it
+//! asked for now: the node says so, and begins once it was asked anew. For the end of a return, and for a contact, it waits, and
+//! begins as the control plane says it again.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use common::rollouts::{MINUTE, acknowledge, begun, in_waves, of_groups, prepare, proceeds, said, terms};
 use common::{Bench, Release, START, adoption_of, report, run_of};
+use model::rollout::RolloutEventBody;
 use model::window::DeclaredWindow;
 use model::{Pause, RunReport, Timestamp};
 use node::{HeldSettings, NodeEffect, NodeInput, ReturnedRelease, TrialStage};
@@ -36,8 +38,8 @@ fn pause(bench: &Bench) -> Pause {
     Pause { reason: "by hand".to_owned(), since: bench.now, until: None }
 }
 
-/// What comes between the acknowledgement and `proceed`, and how it goes again.
-type Obstacle = (&'static str, fn(&mut Bench), fn(&mut Bench));
+/// What comes between the acknowledgement and `proceed`, what is said of it, and how it goes again.
+type Obstacle = (&'static str, Option<&'static str>, fn(&mut Bench), fn(&mut Bench));
 
 /// The two hours between both: a laptop acknowledged, and slept until its freeze.
 #[test]
@@ -45,34 +47,41 @@ fn it_waits_for_what_would_have_it_refused() {
     let obstacles: [Obstacle; 3] = [
         (
             "a freeze",
+            Some("frozen"),
             |bench| bench.now = START.plus(2 * HOUR + 5 * MINUTE),
             |bench| bench.now = START.plus(3 * HOUR + 2 * MINUTE),
         ),
         (
             "a pause",
+            Some("paused"),
             |bench| drop(bench.give(NodeInput::Pause(pause(bench)))),
             |bench| drop(bench.give(NodeInput::Resume)),
         ),
         (
             // The changes of a guarded run would be undone in the middle of the trial.
             "a contact that is to follow a guarded change",
+            None,
             |bench| drop(bench.give(NodeInput::AwaitsContact(true))),
             |bench| drop(bench.give(NodeInput::AwaitsContact(false))),
         ),
     ];
-    for (what, comes, goes) in obstacles {
+    for (what, code, comes, goes) in obstacles {
         let (held, next) = (Release::new(1, START, &["a"]), frozen_later(2));
         let mut bench = Bench::holding(&held);
         prepare(&mut bench, &next, &["canary"]);
         acknowledge(&mut bench, &next, 7);
         comes(&mut bench);
-        for _ in 0..2 {
+        let refused = code.map(|code| RolloutEventBody::DispatchReject { code: code.to_owned() });
+        for wanted in [refused.iter().collect(), Vec::new()] {
             let effects = proceeds(&mut bench, &next, Some(7));
-            assert_eq!(begun(&effects), None, "{what}");
-            assert!(said(&effects).is_empty(), "{what}: it said that it will");
+            assert_eq!((begun(&effects), said(&effects)), (None, wanted), "{what}");
         }
         goes(&mut bench);
-        assert!(begun(&proceeds(&mut bench, &next, Some(7))).is_some(), "{what}: it is said again");
+        let fact = if code.is_some() { 9 } else { 7 };
+        if code.is_some() {
+            acknowledge(&mut bench, &next, fact);
+        }
+        assert!(begun(&proceeds(&mut bench, &next, Some(fact))).is_some(), "{what} is over");
     }
 }
 
