@@ -57,6 +57,7 @@ mod pushed_frames_are_bounded;
 mod recorded_clients_are_served;
 mod renewals_keep_the_open_connection;
 mod restarts_when_nothing_runs;
+mod rollouts_confirm_offline;
 mod rollouts_confirm_or_return;
 mod rooted_hosts_confine_commands;
 mod runs_by_tag_are_partial;

@@ -203,6 +203,47 @@ fn what_no_contact_follows_is_undone_and_held_back() {
     assert_eq!(host.read(RULES), "three");
 }
 
+/// Whatever of the way to a host a run changes, it is guarded; and what is not of that way is not.
+#[test]
+fn each_way_to_the_host_is_guarded() {
+    for (path, is_guarded) in [
+        ("/etc/systemd/network/10-lan.network", true),
+        ("/etc/network/interfaces", true),
+        ("/etc/nftables.conf", true),
+        ("/etc/resolv.conf", true),
+        ("/etc/ssh/sshd_config", true),
+        ("/etc/ssh/sshd_config.d/10-keys.conf", true),
+        ("/etc/default/muster-agent", true),
+        ("/etc/systemd/system/muster-agent.service.d/10-limits.conf", true),
+        ("/etc/systemd/system/web.service", false),
+        ("/etc/issue", false),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(dir.path());
+        let found = format!("root{path}");
+        std::fs::create_dir_all(host.path(&found).parent().unwrap()).unwrap();
+        std::fs::write(host.path(&found), "as found").unwrap();
+        let mut all = module("all");
+        all.resources = vec![file("/etc/motd", "three"), file(path, "three")];
+        adopt(&host.path("state"), 3, vec![all]);
+        let (report, guard) = host.run();
+        assert_eq!((report.counts.failed, guard.is_up()), (0, is_guarded), "{path}: {report:?}");
+        assert_eq!(host.read(&found), "three", "{path}");
+        drop(guard);
+        let Some(record) = host.record() else {
+            assert!(!is_guarded, "{path}");
+            continue;
+        };
+        assert!(
+            is_guarded && matches!(record.under_way, ActivationStage::Confirming(_)),
+            "{path}: {record:?}"
+        );
+        assert!(matches!(host.window_ends(), ReturnLook::Done { .. }), "{path}");
+        assert_eq!(host.read(&found), "as found", "{path}");
+        assert_eq!(host.read("root/etc/motd"), "three", "{path}: what cuts nothing off stays");
+    }
+}
+
 #[test]
 fn a_contact_after_the_run_keeps_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -42,7 +42,7 @@ fn probe(script: &str) -> ChannelProbe {
 }
 
 /// Release 6 in one wave, which a probe judges.
-fn in_waves(motd: &str, script: &str) -> OfferPlan {
+pub(crate) fn in_waves(motd: &str, script: &str) -> OfferPlan {
     let wave = WaveTerms {
         name: "all".to_owned(),
         members: WaveMembers::Rest,
@@ -62,7 +62,7 @@ fn in_waves(motd: &str, script: &str) -> OfferPlan {
 }
 
 /// The control plane points to it, and asks for this from now on.
-fn asks(victim: &Victim, made: &MadeOffer, task: RolloutTask) {
+pub(crate) fn asks(victim: &Victim, made: &MadeOffer, task: RolloutTask) {
     let header = trust::signed::digest(&made.offer.header);
     let rollout = RolloutId::of_release(&"stable".parse().unwrap(), None, &header, |_| false);
     let wave = "all".to_owned();
@@ -85,7 +85,7 @@ fn said(victim: &Victim) -> Vec<(Timestamp, RolloutFact)> {
     of_rollouts.collect()
 }
 
-fn kinds(victim: &Victim) -> Vec<&'static str> {
+pub(crate) fn kinds(victim: &Victim) -> Vec<&'static str> {
     let kind = |event: &RolloutEventBody| match event {
         RolloutEventBody::DispatchAck => "ack",
         RolloutEventBody::ActivationStarted => "started",
@@ -103,12 +103,12 @@ fn kinds(victim: &Victim) -> Vec<&'static str> {
     said(victim).iter().map(|(_, fact)| kind(&fact.event)).collect()
 }
 
-async fn says(victim: &Victim, what: &str) {
+pub(crate) async fn says(victim: &Victim, what: &str) {
     until(&format!("it says {what}"), async || kinds(victim).contains(&what).then_some(())).await;
 }
 
 /// It acknowledges, and begins.
-async fn begins(victim: &Victim, plan: &OfferPlan) {
+pub(crate) async fn begins(victim: &Victim, plan: &OfferPlan) {
     let made = victim.offer(plan);
     asks(victim, &made, acknowledge());
     says(victim, "ack").await;
@@ -123,7 +123,7 @@ fn record_file(victim: &Victim) -> StateFile<ActivationRecord> {
     StateFile::new(&Disk::new(), state.join("activation.json"), 0o600)
 }
 
-fn stage(victim: &Victim) -> ActivationStage {
+pub(crate) fn stage(victim: &Victim) -> ActivationStage {
     match record_file(victim).peek().unwrap() {
         PeekedFile::Value(record) => record.under_way,
         PeekedFile::Absent | PeekedFile::Damaged => ActivationStage::Settled,
@@ -135,7 +135,7 @@ fn of_another_boot(trial: &mut Trial) {
 }
 
 /// The host is on trial, and its record says something else of that from now on; its agent does not run.
-async fn on_trial_with(victim: &mut Victim, change: impl Fn(&mut Trial)) {
+pub(crate) async fn on_trial_with(victim: &mut Victim, change: impl Fn(&mut Trial)) {
     until("it is to be confirmed", async || {
         matches!(stage(victim), ActivationStage::Confirming(_)).then_some(())
     })
@@ -155,7 +155,7 @@ fn change_trial(victim: &Victim, change: impl Fn(&mut Trial)) {
     file.store(&record).unwrap();
 }
 
-fn failed(victim: &Victim) -> Option<String> {
+pub(crate) fn failed(victim: &Victim) -> Option<String> {
     said(victim).into_iter().find_map(|(_, fact)| match fact.event {
         RolloutEventBody::Failed { message } => Some(message),
         _ => None,
@@ -171,7 +171,7 @@ fn failed_last(victim: &Victim) -> Option<String> {
     })
 }
 
-async fn is_back(victim: &Victim) {
+pub(crate) async fn is_back(victim: &Victim) {
     says(victim, "back").await;
     until("the host is as it was", async || (victim.file("/etc/motd") == "five\n").then_some(())).await;
     let held = victim.control.stage.play().held.clone().unwrap();

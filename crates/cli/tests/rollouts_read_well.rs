@@ -9,6 +9,7 @@ use cli::rollout::{explained, line, show, stands, still_held};
 use cli::screen::Screen;
 use model::Timestamp;
 use serde_json::{Value, json};
+use server::api::StatusView;
 use server::api::rollouts::{NodeRolloutView, RolloutTurn, RolloutView};
 
 fn t(millis: i64) -> Value {
@@ -50,6 +51,45 @@ fn it_ends_by_what_became_of_it() {
         ("Pruned", &halt(), Some(Exit::SomeFailed)),
     ] {
         assert_eq!(stands(&view(state, more)), exit, "{state} {more}");
+    }
+}
+
+/// A channel whose rollout has so many nodes, of which so many are confirmed.
+fn status(state: &str, confirmed: usize, nodes: usize) -> String {
+    let at = t(now().0);
+    let rollout = json!({
+        "id": "stable@4f1c2a9", "seq": 5, "state": state, "since": at, "confirmed": confirmed, "nodes": nodes,
+    });
+    let channel = json!({
+        "channel": "stable", "seq": 5, "signedAt": at, "freshUntil": at, "contactSecs": 60, "rollout": rollout,
+    });
+    let fleet: StatusView = serde_json::from_value(json!({
+        "fleet": "acme-1", "posture": "sealed", "version": "1", "seq": 5, "channels": [channel], "nodes": nodes,
+        "states": {}, "causes": [], "store": {"writable": true, "queueDepth": 0},
+    }))
+    .unwrap();
+    cli::status::text(&fleet, Screen::of_process(false))
+}
+
+/// OPS-2: the fleet's status has a line of a rollout that is not through on all of its nodes, and none of one that is.
+#[test]
+fn the_fleet_s_status_has_a_line_of_what_is_not_through_on_all() {
+    for (state, confirmed, nodes, words) in [
+        ("Active", 1, 5, Some("under way")),
+        ("Terminal", 4, 5, Some("through")),
+        ("Terminal", 5, 5, None),
+        ("Failed", 5, 5, Some("halted")),
+    ] {
+        let text = status(state, confirmed, nodes);
+        let line = text.lines().find(|line| line.starts_with("rollout stable@4f1c2a9: "));
+        let Some(words) = words else {
+            assert_eq!(line, None, "{text}");
+            continue;
+        };
+        let line = line.unwrap_or_else(|| panic!("{state}: {text}"));
+        assert!(line.contains(&format!(": {words} since ")), "{line}");
+        assert!(line.contains(&format!(", {confirmed} of {nodes} confirmed")), "{line}");
+        assert!(line.contains("muster rollout show stable"), "{line}");
     }
 }
 

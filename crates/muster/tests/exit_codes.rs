@@ -1,4 +1,4 @@
-//! OPS-1: exit codes say what happened: 0 same or done, 1 error, 2 differences, 3 some nodes
+//! OPS-1, ROL-11: exit codes say what happened: 0 same or done, 1 error, 2 differences, 3 some nodes
 //! failed, 4 unreachable, 5 refused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -197,4 +197,35 @@ async fn what_fails_on_a_node_fails_every_verb_before_it_is_signed() {
     // Nobody enrolled, so nobody recorded anything; the directory is made.
     let kept = run(&["node", "traits", "--out", &repo.path().join("kept").display().to_string()]).await;
     assert_eq!((code(&kept), repo.path().join("kept").is_dir()), (0, true), "{}", err(&kept));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rehearsal_ends_by_what_the_rollout_comes_to() {
+    let repo = repo();
+    let fleet = "format: 1\nname: test\nchannels: {stable: {contact: 1m, freshness: 1d}}\ndefaults: {channel: stable}\n";
+    let nodes = "nodes:\n  - {match: [web-1.test, web-2.test], modules: [app]}\n".to_owned();
+    let module = "resources:\n  - {file: /etc/motd, content: hello}\n".to_owned();
+    write(
+        repo.path(),
+        &[("fleet.yaml", fleet.to_owned()), ("nodes.yaml", nodes), ("modules/app/module.yaml", module)],
+    );
+    let late = "{waves: [{name: first, nodes: [web-1.test], notBefore: +366d, gate: {soak: 30d}}, \
+                {name: rest, gate: {soak: 30d}}]}";
+    let probes = "probes:\n  web: {tcp: \"localhost:80\"}\n";
+    for (terms, more, expected, outcome, said) in [
+        ("{}", &[][..], 0, "through", "it is through after"),
+        ("{}", &["--fail", "100%"], 3, "halted", "it stops after"),
+        ("{onFailure: rollback}", &["--fail", "100%"], 3, "wentBack", "it stops after"),
+        (late, &[], 3, "unfinished", "it is not through after 400 days"),
+    ] {
+        write(repo.path(), &[("rollouts.yaml", format!("rollouts: {{stable: {terms}}}\n{probes}"))]);
+        let arguments = [&["rehearse", "--at", "2027-01-15T12:00:00Z"][..], more].concat();
+        let output = muster(repo.path(), &arguments).await;
+        assert_eq!(code(&output), expected, "{terms} {more:?}: {}{}", out(&output), err(&output));
+        assert!(out(&output).contains(said), "{terms} {more:?}: {}", out(&output));
+        let json = muster(repo.path(), &[&arguments[..], &["--json"]].concat()).await;
+        assert_eq!(code(&json), expected);
+        let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(report["outcome"], outcome, "{terms} {more:?}");
+    }
 }

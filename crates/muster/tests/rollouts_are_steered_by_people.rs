@@ -118,6 +118,28 @@ fn by_each_of_their_words() {
     fleet.until_says("web-2", "sixth");
 }
 
+/// `rollout watch` goes on over a restart of the control plane, and ends as the rollout does.
+#[test]
+fn watching_goes_on_over_a_restart_of_the_control_plane() {
+    let mut fleet = WaveFleet::start(&[fast("web-1", "web"), fast("web-2", "web")]);
+    fleet.rollouts(&terms("halt", "1h"));
+    fleet.publish("second");
+    fleet.until_says("web-1", "second");
+    let mut watch = fleet.server.begin("watch", &["rollout", "watch", "fast"]);
+    let says = |what: &str| until(what, || watch.log().contains(what).then_some(()));
+    says(" is under way; ");
+    fleet.control.end();
+    says("the control plane does not answer; it is asked again");
+    fleet.control = fleet.server.start();
+    says("the control plane answers again");
+    assert!(watch.is_there());
+    for name in ["web-1", "web-2"] {
+        fleet.mark(name, "/ready", true);
+    }
+    let said = watch.out_at_end(0);
+    assert!(said.contains("it is through"), "{said}");
+}
+
 /// Rollouts are listed, the newest first, and each that stands says why.
 fn is_listed(fleet: &WaveFleet) {
     let list = |more: &[&str]| fleet.server.ok(&[&["rollout", "list"][..], more].concat());

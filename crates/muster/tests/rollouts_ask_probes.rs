@@ -5,7 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use test_support::programs::text;
@@ -199,5 +200,83 @@ fn one_that_never_ends_and_one_that_prints_a_gigabyte() {
         let log = fleet.agents[0].log();
         assert!(log.contains(&format!("a probe: {why}")), "{log}");
         assert_eq!(fleet.said("web-2"), "first", "{view:#}");
+    }
+}
+
+/// What a service does with whoever connects to it.
+#[derive(Clone, Copy)]
+enum Misbehaviour {
+    /// It reads the request, and says nothing.
+    Silent,
+    /// It says so for ever.
+    Repeats { head: &'static str, line: &'static str },
+}
+
+/// Serves like that; counts the connections that the other side ended, and the most bytes that one of them took.
+fn misbehaves(how: Misbehaviour) -> (SocketAddr, Arc<(AtomicU64, AtomicU64)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let own = counted.clone();
+    let serve = move |mut stream: TcpStream| {
+        let mut taken = 0;
+        let mut request = [0; 1024];
+        if let Misbehaviour::Repeats { head, line } = how {
+            let _ = stream.read(&mut request);
+            let lines = line.repeat(1000);
+            let mut next = head.as_bytes();
+            while let Ok(written) = stream.write(next) {
+                taken += written as u64;
+                next = lines.as_bytes();
+            }
+        }
+        // Until the other side ends it.
+        while stream.read(&mut request).is_ok_and(|read| read > 0) {}
+        own.0.fetch_add(1, Ordering::Relaxed);
+        own.1.fetch_max(taken, Ordering::Relaxed);
+    };
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    (address, counted)
+}
+
+/// What a probe over HTTP comes to whose service says nothing, or never stops: it ends in its time, takes no more than it
+/// may, and fails.
+#[test]
+fn over_http_of_what_never_answers_and_what_never_ends() {
+    /// What the buffers of both ends of a connection hold, and the probe takes.
+    const MOST_TAKEN: u64 = 32 << 20;
+    let fleet = WaveFleet::start(&[fast("web-1", "web"), fast("web-2", "web")]);
+    let repeats = |head, line| Misbehaviour::Repeats { head, line };
+    let (http, metric) = ("http: \"http://ADDRESS/\"", "metric: load, url: \"http://ADDRESS/\", atMost: 4.5");
+    let body = repeats("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n", "load 1\n");
+    let head = repeats("HTTP/1.1 200 OK\r\n", "x-load: 1\r\n");
+    for (said, what, how, why) in [
+        ("silent", http, Misbehaviour::Silent, "it did not end in its time"),
+        ("silent-metric", metric, Misbehaviour::Silent, "it did not end in its time"),
+        ("endless", http, body, "it gave more than"),
+        ("endless-metric", metric, body, "it gave more than"),
+        ("endless-head", http, head, "no answer of HTTP"),
+    ] {
+        let (address, counted) = misbehaves(how);
+        let what = what.replace("ADDRESS", &address.to_string());
+        fleet.rollouts(&format!(
+            "{ROLLOUT}probes:\n  odd: {{{what}, every: 2s, timeout: 2s, grace: 0s, sustained: 1s}}\n"
+        ));
+        fleet.publish(said);
+        let view = fleet.until_state("fast", "Reverted");
+        fleet.until_says("web-1", "first");
+        let told = fleet.until_explained("web-1", "the probe odd failed: ");
+        assert!(told.contains(why), "{said}: {told}");
+        assert_eq!(fleet.said("web-2"), "first", "{view:#}");
+        let taken = test_support::wait::until_blocking("the probe ends its connections", || {
+            (counted.0.load(Ordering::Relaxed) > 0).then(|| counted.1.load(Ordering::Relaxed))
+        });
+        assert!(taken < MOST_TAKEN, "{said}: {taken} bytes");
     }
 }

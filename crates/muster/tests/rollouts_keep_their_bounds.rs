@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use test_support::programs::repo::{code, err, out};
 use test_support::programs::waves::{WaveFleet, WaveHost, fast};
-use test_support::programs::write;
+use test_support::programs::{text, write};
 use test_support::wait::until_blocking as until;
 
 /// Nothing is confirmed until somebody makes the file.
@@ -160,6 +160,42 @@ fn a_channel_waits_for_one_that_was_halted() {
     fleet.until_says("web-2", "third");
     assert_eq!(fleet.rollout("fast")["state"], "Terminal");
     fleet.until_state("slow", "Terminal");
+}
+
+/// The first release of a channel goes in waves as well: where it fails on the canary no other host gets it, and the canary is
+/// as it was found.
+#[test]
+fn a_first_release_stops_at_its_canary() {
+    let fleet = WaveFleet::joined(&[fast("web-1", "web"), fast("web-2", "web"), fast("web-3", "web")]);
+    fleet.host("web-1").edit("/etc/hello", "as found\n");
+    let ready = HELD.replace("grace: 1h", "grace: 0s, sustained: 1s");
+    fleet.rollouts(&format!(
+        "rollouts:\n  fast:\n    waves:\n      - {{name: canary, nodes: [web-1], gate: {{soak: 1s}}}}\n      \
+         - {{name: rest, gate: {{soak: 1s}}}}\n    onFailure: rollback\n    confirm: {{window: 5m}}\n{ready}"
+    ));
+    fleet.publish("first");
+    let view = fleet.until_state("fast", "Reverted");
+    assert_eq!((fleet.count(&view, "Reverted"), fleet.count(&view, "Pending")), (1, 2), "{view:#}");
+    fleet.until_says("web-1", "as found");
+    fleet.until_explained("web-1", "the probe ready failed");
+    for name in ["web-2", "web-3"] {
+        fleet.until_explained(name, "the rollout starts nothing any more");
+        assert!(!fleet.host(name).path("/etc/hello").exists(), "{name}");
+    }
+    until("the host says what it is", || {
+        let status = text(&fleet.host("web-1").run(&["status"]).stdout);
+        status.contains("this host is as it was found").then_some(())
+    });
+
+    // What differs is tried, and comes through.
+    for name in ["web-1", "web-2", "web-3"] {
+        fleet.mark(name, "/ready", true);
+    }
+    fleet.publish("second");
+    fleet.until_state("fast", "Terminal");
+    for name in ["web-1", "web-2", "web-3"] {
+        fleet.until_says(name, "second");
+    }
 }
 
 /// What could never be carried out is refused before it is signed, with its place.

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::host::RealHost;
 use crate::model::world::{Size, World};
-use crate::reached::HOSTS_REACH;
+use crate::reached::{HOSTS_REACH, LARGE_REACHES, take_reached};
 
 /// How many small worlds there are by default.
 const SEEDS: u64 = 3_000;
@@ -44,13 +44,23 @@ const ENOUGH: u64 = 1_000;
 const SMALL: Size = Size { nodes: 6, steps: 40, planes: 2, wide_every: 1 };
 const LARGE: Size = Size { nodes: 10_000, steps: 30, planes: 1, wide_every: 500 };
 
-fn run(seed: u64, size: Size) -> Result<BTreeMap<&'static str, u64>, String> {
+/// What happened, by name.
+type Reached = BTreeMap<&'static str, u64>;
+
+fn add(total: &mut Reached, more: Reached) {
+    more.into_iter().for_each(|(what, times)| *total.entry(what).or_default() += times);
+}
+
+/// Plays a world; gives what the world and its hosts went through.
+fn run(seed: u64, size: Size) -> Result<Reached, String> {
+    take_reached();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::of(seed, size, |node| {
             Some(Box::new(RealHost::new(node.confirmed, node.hostname.as_str())))
         });
         (0..size.steps).for_each(|_| world.step());
         world.heal();
+        add(&mut world.reached, take_reached());
         world.reached
     }));
     outcome.map_err(|panic| {
@@ -72,6 +82,7 @@ fn in_every_world() {
     let seeds = number("WORLD_SEEDS").unwrap_or(SEEDS);
     let (next, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let failures: Mutex<Vec<(u64, String)>> = Mutex::default();
+    let total: Mutex<Reached> = Mutex::default();
     let began = std::time::Instant::now();
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
@@ -82,9 +93,12 @@ fn in_every_world() {
                     if seed >= seeds {
                         break;
                     }
-                    if let Err(why) = run(seed, SMALL) {
-                        failures.lock().unwrap().push((seed, why));
-                        has_failed.store(true, Ordering::Relaxed);
+                    match run(seed, SMALL) {
+                        Ok(more) => add(&mut total.lock().unwrap(), more),
+                        Err(why) => {
+                            failures.lock().unwrap().push((seed, why));
+                            has_failed.store(true, Ordering::Relaxed);
+                        }
                     }
                 }
             });
@@ -94,7 +108,7 @@ fn in_every_world() {
         panic!("WORLD_SEED={seed} fails: {why}");
     }
     println!("{seeds} worlds in {:?}", began.elapsed());
-    let reached = reached::reached();
+    let reached = total.into_inner().unwrap();
     println!("{reached:#?}");
     let missed: Vec<_> = HOSTS_REACH.iter().filter(|what| !reached.contains_key(*what)).collect();
     assert!(missed.is_empty() || seeds < ENOUGH, "never happened: {missed:?}");
@@ -104,8 +118,9 @@ fn in_every_world() {
 fn ten_thousand_nodes_in_one_world() {
     let seed = number("WORLD_LARGE_SEED").unwrap_or(1);
     let began = std::time::Instant::now();
-    if let Err(why) = run(seed, LARGE) {
-        panic!("WORLD_LARGE_SEED={seed} fails: {why}");
-    }
+    let reached = run(seed, LARGE).unwrap_or_else(|why| panic!("WORLD_LARGE_SEED={seed} fails: {why}"));
     println!("10,000 nodes in {:?}", began.elapsed());
+    println!("{reached:#?}");
+    let missed: Vec<_> = LARGE_REACHES.iter().filter(|what| !reached.contains_key(*what)).collect();
+    assert!(missed.is_empty(), "never happened: {missed:?}");
 }

@@ -1,4 +1,4 @@
-//! CNV-4, SYN-13: intervals with jitter, backoff with bounds, and never a busy loop.
+//! CNV-4, SYN-13, ROL-8: intervals with jitter, backoff with bounds, and never a busy loop.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -68,6 +68,32 @@ fn without_an_answer_it_asks_ever_less_often() {
     bench.check_in();
     bench.give(NodeInput::Unreachable(String::new()));
     assert!(bench.wait().unwrap() <= FIRST, "and the next failure begins anew");
+}
+
+/// ROL-8: after failures a node waits for its channel's own interval at most, whatever that is, and never for longer than
+/// [`LONGEST`].
+#[test]
+fn without_an_answer_its_channel_s_interval_is_the_longest_wait() {
+    let adoption = Bench::holding(&Release::new(1, START, &["a"])).node.adoption().cloned();
+    for (contact_secs, longest) in [(20, 20), (150, 150), (600, 600), (7200, LONGEST.as_secs())] {
+        let policy = Policy { contact_secs, ..Policy::default() };
+        let settings = HeldSettings { policy, only_observes: false };
+        let mut bench =
+            Bench::restored(Restored { adoption: adoption.clone(), settings, ..Restored::default() });
+        let longest = Duration::from_secs(longest);
+        let mut most = Duration::ZERO;
+        bench.check_in();
+        for failures in 1..40_u32 {
+            bench.give(NodeInput::Unreachable(String::new()));
+            let failed = bench.now;
+            bench.check_in();
+            let wait = bench.now.since(failed);
+            let full = FIRST.saturating_mul(1 << (failures - 1).min(20)).min(longest);
+            assert!(wait >= full / 2 && wait <= full, "{contact_secs}: after {failures}: {wait:?}");
+            most = most.max(wait);
+        }
+        assert!(most > longest * 3 / 4, "{contact_secs}: it is spread over the upper half: {most:?}");
+    }
 }
 
 /// Good answers in between do not make it hammer for what it cannot get or keep.

@@ -200,3 +200,28 @@ fn in_random_rehearsals() {
     // Nodes that failed and stay hold no rollout for ever.
     assert_eq!(held, 0);
 }
+
+/// What takes longer than a rehearsal lasts is not through, though nothing stops it: a year until the first wave may begin, and
+/// the longest soak of that one and of the next.
+#[test]
+fn what_takes_longer_than_a_rehearsal_is_not_through() {
+    const DAY: u64 = 24 * 3600;
+    for (not_before_days, outcome) in [(300, RehearsalOutcome::Through), (366, RehearsalOutcome::Unfinished)]
+    {
+        let mut first = wave("first", WaveMembers::Percent(50), 30 * DAY, 100);
+        first.not_before = Some(BEGINS.plus(Duration::from_secs(not_before_days * DAY)));
+        let rest = wave("rest", WaveMembers::Rest, 30 * DAY, 100);
+        let terms =
+            RolloutTerms { waves: vec![first, rest], seed: "stable".into(), ..RolloutTerms::default() };
+        let report = rehearse(&rehearsal(terms, nodes(20), FaultShares::default())).unwrap();
+        assert_eq!(report.outcome, outcome, "{report}");
+        let is_said = report.to_string().contains("it is not through after 400 days");
+        assert_eq!(is_said, outcome == RehearsalOutcome::Unfinished, "{report}");
+        assert!(
+            report.stop.is_none() && report.waves[0].opened_secs == Some(not_before_days * DAY),
+            "{report}"
+        );
+        let last = report.nodes.iter().filter_map(|node| node.confirmed_secs).max();
+        assert!(last.is_some_and(|last| last <= 400 * DAY), "{report}");
+    }
+}

@@ -4,18 +4,25 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use model::Digest;
+use model::exchange::HeldRelease;
 use model::rollout::{RolloutDispatch, RolloutEventBody, RolloutTask};
+use rollout::cadence::{ContactNeed, slot};
 use rollout::{NodeRolloutState, RolloutState};
 use server::api::rollouts::{NodeRolloutView, RolloutView};
 use store::OperatorRole;
 use test_support::fleet::release::{Made, Plan, make, params};
 use test_support::fleet::rollouts::RolloutNode;
-use test_support::fleet::{Fleet, Operator};
+use test_support::fleet::{Fleet, Operator, now};
 use trust::RolloutTerms;
 use trust::rollout_terms::{BudgetTerms, GateTerms, OnFailure, WaveMembers, WaveTerms};
 
+/// How often the nodes of a release call while nothing concerns them.
+const CONTACT_SECS: u64 = 300;
 const GATE: GateTerms = GateTerms { soak_secs: 0, success: 100 };
 
 fn wave(name: &str, members: WaveMembers) -> WaveTerms {
@@ -38,7 +45,7 @@ fn release(fleet: &Fleet, seq: u64, rollout: Option<Arc<RolloutTerms>>) -> Made 
     for node in 1..=4 {
         plan = plan.node(&format!("web-{node}"), &[params(&format!("{seq}"))]);
     }
-    make(&Plan { rollout, ..plan }, &fleet.release_key())
+    make(&Plan { rollout, contact_secs: CONTACT_SECS, ..plan }, &fleet.release_key())
 }
 
 /// A fleet whose nodes hold release 1, and release 2 on its way to them.
@@ -349,4 +356,102 @@ async fn a_failure_after_the_end_sends_back_nobody_else() {
         let dispatch = node.asked().await.unwrap();
         assert_eq!((dispatch.task, dispatch.ended), (RolloutTask::Proceed, true), "{dispatch:?}");
     }
+}
+
+/// ROL-1: the first release of a channel goes in waves as well. A host that had no release before goes back to how it was
+/// found, and is not pointed to the release that it failed in as to one of before.
+#[tokio::test]
+async fn the_first_release_of_a_channel_goes_wave_by_wave() {
+    let fleet = Fleet::start().await;
+    let mut operator = fleet.operator().await;
+    let mut nodes = Vec::new();
+    for number in 1..=3 {
+        nodes.push(RolloutNode::new(fleet.node(&format!("web-{number}")).await));
+    }
+    let first = release(&fleet, 1, Some(terms("web-1", OnFailure::Rollback)));
+    operator.publish(&first).await.unwrap();
+
+    let rollout = nodes[0].until_asked().await;
+    let answer = nodes[0].begins(&rollout).await;
+    assert_eq!(answer.offer.unwrap().header, first.header);
+    nodes[0].activates(&rollout, &first).await;
+    nodes[0].say(&rollout, RolloutEventBody::Failed { message: "nginx does not answer".into() }).await;
+    let answer = nodes[0].check_in(Vec::new(), 0).await.unwrap();
+    let asked = (task(&answer.rollout), answer.offer.is_none());
+    assert_eq!(
+        asked,
+        (RolloutTask::Hold, true),
+        "there is nothing to send it back to; its host goes back by itself"
+    );
+    nodes[0].held = Some(HeldRelease { root: Digest::ZERO, ..first.held("web-1") });
+    nodes[0].say(&rollout, RolloutEventBody::RollbackComplete { release: 0 }).await;
+
+    let view = shown(&mut operator).await;
+    let stand = [(NodeRolloutState::Pending, 2), (NodeRolloutState::Reverted, 1)];
+    assert_eq!((view.state, view.nodes), (RolloutState::Reverted, stand.into()));
+    let why = explained(&mut operator, "web-1").await.cause.unwrap();
+    assert!(why.contains("nginx does not answer"), "{why}");
+    for node in &nodes[1..] {
+        let answer = node.check_in(Vec::new(), 0).await.unwrap();
+        assert_eq!(task(&answer.rollout), RolloutTask::Hold);
+        assert!(answer.offer.is_none() && !answer.unassigned, "{answer:?}");
+        let why = explained(&mut operator, node.member.hostname.as_str()).await.cause.unwrap();
+        assert!(why.contains("starts nothing any more"), "{why}");
+    }
+
+    // The next release has another canary: of none of the hosts that wait a release of before is known.
+    let second = release(&fleet, 2, Some(terms("web-2", OnFailure::Rollback)));
+    operator.publish(&second).await.unwrap();
+    nodes[1].until_asked().await;
+    for node in [&nodes[0], &nodes[2]] {
+        let (dispatch, answer) = node.until(|dispatch| dispatch.seq == 2).await;
+        assert_eq!(dispatch.task, RolloutTask::Hold);
+        assert!(answer.offer.is_none(), "{} is offered {:?}", node.member.hostname, answer.offer);
+    }
+}
+
+/// ROL-8: each node is told to call in the slot that its hostname gives it: of a minute while a rollout is to change it, of
+/// its channel's own interval once that is over for it.
+#[tokio::test]
+async fn nodes_call_in_slots_of_their_hostnames() {
+    let (fleet, mut nodes, second) = begun(4, terms("web-1", OnFailure::Halt)).await;
+    let rollout = nodes[0].until_asked().await;
+    let mut slots = BTreeSet::new();
+    for node in &nodes[1..] {
+        slots.insert(calls_in_its_slot(node, ContactNeed::Rollout(CONTACT_SECS)).await);
+    }
+    assert!(slots.len() > 1, "the slots differ: {slots:?}");
+    nodes[0].begins(&rollout).await;
+    nodes[0].confirms(&rollout, &second).await;
+    while let Some(at) =
+        nodes.iter().position(|node| node.held != Some(second.held(node.member.hostname.as_str())))
+    {
+        let node = &mut nodes[at];
+        node.until_asked().await;
+        node.begins(&rollout).await;
+        node.confirms(&rollout, &second).await;
+    }
+    assert_eq!(shown(&mut fleet.operator().await).await.state, RolloutState::Terminal);
+    let mut slots = BTreeSet::new();
+    for node in &nodes {
+        node.until(|dispatch| dispatch.ended).await;
+        slots.insert(calls_in_its_slot(node, ContactNeed::Idle(CONTACT_SECS)).await);
+    }
+    assert!(slots.len() > 1, "the slots differ: {slots:?}");
+}
+
+/// The slot, in seconds of the interval, in which a node is told to call; the same each time that it asks.
+async fn calls_in_its_slot(node: &RolloutNode, need: ContactNeed) -> u64 {
+    let interval = need.interval_secs();
+    let own = slot(&node.member.hostname, Duration::from_secs(interval)).as_secs();
+    for _ in 0..3 {
+        let before = now();
+        let wait = node.check_in(Vec::new(), 0).await.unwrap().next_checkin_secs;
+        assert!((1..=interval).contains(&wait), "{wait}");
+        // It was told so in one of these seconds.
+        let mut seconds = before.secs()..=now().secs();
+        let is_own = |second: i64| (second.unsigned_abs() + wait) % interval == own;
+        assert!(seconds.any(is_own), "{}: {wait} s at {before}", node.member.hostname);
+    }
+    own
 }

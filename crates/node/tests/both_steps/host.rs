@@ -120,6 +120,11 @@ impl RealHost {
     fn start(&mut self, process: ActivationProcess, rng: &mut Rng) {
         let moment = self.moment();
         self.is_watchdog = process == ActivationProcess::Watchdog;
+        let is_tried = matches!(self.disk.under_way, ActivationStage::Confirming(_));
+        if is_tried && self.has_faults && rng.below(20) == 0 {
+            reach("mark lost");
+            self.runs = None;
+        }
         (self.pending, self.probes, self.died) = (Vec::new(), None, false);
         let found = FoundHost { process, runs: self.runs };
         let (activation, effects) =
@@ -238,6 +243,10 @@ impl RealHost {
             ActivationEffect::Switch(target) => {
                 assert!(self.is_armed || target.id == self.disk.confirmed.id, "a switch without a watchdog");
                 self.runs = None;
+                if self.has_faults && rng.below(60) == 0 {
+                    // Its deadline ends it.
+                    return reach("switch hangs");
+                }
                 self.pending.push((later(self.now, rng), Pending::Switched(target)));
             }
             ActivationEffect::Return { to, .. } => {

@@ -1,7 +1,7 @@
 //! What hosts of all worlds went through, by name.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use activation::{ActivationFact, ReturnCause};
 
@@ -16,26 +16,49 @@ pub const HOSTS_REACH: &[&str] = &[
     "persisted and not synced",
     "not armed",
     "confirmed",
+    "switch hangs",
+    "mark lost",
     "returned: NotConfirmed",
+    "returned: SwitchTooLong",
     "returned: SwitchFailed",
     "returned: ProbeFailed",
     "returned: Rebooted",
     "returned: AgentDied",
+    "returned: FoundElsewhere",
     "returned: Halted",
     "returned: Superseded",
     "failed after confirm",
     "deferred",
 ];
 
-static REACHED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+/// What must have happened in a world of very many hosts, beside what becomes of releases.
+pub const LARGE_REACHES: &[&str] = &[
+    "restart",
+    "died before it stored",
+    "lie",
+    "contact",
+    "answer lost",
+    "agent killed",
+    "agent died",
+    "power cut",
+    "watchdog",
+    "not persisted",
+    "switch hangs",
+    "mark lost",
+];
 
-/// What hosts went through so far.
-pub fn reached() -> BTreeMap<&'static str, u64> {
-    REACHED.lock().unwrap().clone()
+thread_local! {
+    /// A world is played by one thread.
+    static REACHED: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// What hosts of this thread went through since this was asked last.
+pub fn take_reached() -> BTreeMap<&'static str, u64> {
+    REACHED.take()
 }
 
 pub fn reach(what: &'static str) {
-    *REACHED.lock().unwrap().entry(what).or_default() += 1;
+    REACHED.with_borrow_mut(|reached| *reached.entry(what).or_default() += 1);
 }
 
 /// What a fact says was gone through.

@@ -191,9 +191,8 @@ impl SimNode {
     /// A slow node that no rollout concerns calls again after an hour.
     pub fn called(&mut self, pointer: Option<&RolloutPointer>, now: Timestamp) {
         if let Some(RolloutPointer { dispatch, .. }) = pointer {
-            // One that goes back already comes too late for it, and one that booted since soaks anew before it counts.
-            let soaks = self.host.as_ref().is_some_and(|host| host.is_disrupted(now));
-            if dispatch.ended && !self.returns() && !soaks {
+            // One that goes back already comes too late for it.
+            if dispatch.ended && self.host.is_none() && !self.returns() {
                 self.ended.insert(dispatch.rollout.clone());
             }
             let is_left = self.quarantined.contains(&dispatch.rollout) && !self.lies;
@@ -389,6 +388,10 @@ impl SimNode {
         let is_part = host.part() == Some((&rollout, seq));
         if is_part && pointer.dispatch.ended {
             host.rollout_ended(now, rng);
+        }
+        // Not so one that goes back already, that soaks anew since it booted, or whose agent died as it heard of it.
+        if pointer.dispatch.ended && host.back_to().is_none() && !host.is_disrupted(now) {
+            self.ended.insert(rollout.clone());
         }
         let acknowledged = self.outboxes.get(&rollout).is_some_and(|outbox| outbox.acknowledged);
         match pointer.dispatch.task {

@@ -36,6 +36,14 @@ impl WaveFleet {
     /// The hosts have joined, their agents may run commands, and each holds a first release that says "first", which went
     /// to all of them at once.
     pub fn start(hosts: &[WaveHost]) -> WaveFleet {
+        let fleet = WaveFleet::joined(hosts);
+        fleet.publish("first");
+        fleet.hosts.iter().for_each(|host| host.until_read("/etc/hello", "first\n"));
+        fleet
+    }
+
+    /// The hosts have joined, their agents may run commands, and nothing was published yet.
+    pub fn joined(hosts: &[WaveHost]) -> WaveFleet {
         let temp = tempfile::tempdir().unwrap();
         let mut server = Server::new(temp.path(), &["127.0.0.1"], "127.0.0.1", &Prefix::new());
         let control = server.start();
@@ -66,11 +74,7 @@ impl WaveFleet {
         });
         let hosts: Vec<Host> = joined.collect();
         let agents = hosts.iter().map(Host::start).collect();
-        let fleet = WaveFleet { agents, control, hosts, server, repo, temp };
-        fleet.says("first");
-        fleet.server.publish(&fleet.repo);
-        fleet.hosts.iter().for_each(|host| host.until_read("/etc/hello", "first\n"));
-        fleet
+        WaveFleet { agents, control, hosts, server, repo, temp }
     }
 
     /// What the next release makes of each host.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use model::Channel;
 use rollout::{
-    ApprovedGate, BeginWait, MemberFailure, NodeRolloutState, RolloutCommand, RolloutInput, RolloutKey,
-    RolloutState, WaitCause,
+    ApprovedGate, BeginWait, MemberFailure, NodeRolloutState, RETENTION, RolloutCommand, RolloutInput,
+    RolloutKey, RolloutState, WaitCause,
 };
 
 use super::World;
@@ -37,7 +37,7 @@ impl World {
             self.tick();
             if self.at_rest() {
                 self.rebuilt_is_held();
-                return;
+                return self.what_gave_way_is_pruned();
             }
             self.help();
         }
@@ -60,6 +60,16 @@ impl World {
             .map(|member| format!("{member:?}"))
             .collect();
         panic!("stranded:\n  {}\n  {}\n  {}", stuck.join("\n  "), states.join("\n  "), members.join("\n  "));
+    }
+
+    /// Of what gave way the documents alone are kept in the end: nobody is on its way in it any more.
+    fn what_gave_way_is_pruned(&mut self) {
+        self.now = self.now.plus(RETENTION);
+        self.planes[0].follow(&self.database);
+        self.give(0, RolloutInput::Tick);
+        let mut left = self.database.rollouts.values().map(|rows| &rows.document);
+        let left = left.find(|document| document.state == RolloutState::Superseded);
+        assert!(left.is_none(), "{left:?} is kept for ever");
     }
 
     /// What operators do about what asks for them.
