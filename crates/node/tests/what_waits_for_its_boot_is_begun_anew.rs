@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::rollouts::{acknowledge, begun, id_of, in_waves, prepare, proceeds};
+use common::rollouts::{acknowledge, begun, id_of, in_waves, of_groups, prepare, proceeds};
 use common::{Bench, Release, START, adoption_of, report};
 use node::{Adoption, HeldSettings, NodeEffect, NodeInput, TrialStage};
 use trust::rollout_terms::OnFailure;
@@ -27,7 +27,7 @@ fn switches(bench: &mut Bench, adoption: Adoption) {
 
 #[test]
 fn the_part_is_of_the_next_release_with_the_same_set() {
-    for (modules, is_same) in [(["b"], true), (["c"], false)] {
+    for (modules, is_same, is_late) in [(["b"], true, false), (["b"], true, true), (["c"], false, false)] {
         let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
         let third = in_waves(3, &modules, OnFailure::Rollback);
         let mut bench = Bench::holding(&held);
@@ -44,6 +44,13 @@ fn the_part_is_of_the_next_release_with_the_same_set() {
         assert_eq!(part.rollout, id_of(expected), "{modules:?}");
         if !is_same {
             continue;
+        }
+        if is_late {
+            // Its owner has a full disk, and the release is offered again meanwhile.
+            bench.give(NodeInput::Trial(TrialStage::WaitsForBoot));
+            proceeds(&mut bench, &third, Some(8));
+            bench.give(NodeInput::Fetched);
+            bench.give(of_groups(&["canary"]));
         }
         // Its owner has the host hold it, while it waits on.
         switches(&mut bench, request.adoption);

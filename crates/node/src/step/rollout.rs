@@ -382,8 +382,6 @@ impl Node {
         let takes_over = self.rollout.part.as_ref().is_some_and(|known| known.root == part.root);
         if !waits_for_boot || takes_over {
             self.rollout.part = Some(part.clone());
-        }
-        if !waits_for_boot {
             self.rollout.trial = TrialStage::UnderWay;
         }
         let terms = activation_terms(&terms.confirm, terms.on_failure);
