@@ -354,6 +354,18 @@ pub enum ActivationFact {
         #[serde(flatten)]
         failure: ProbeFailure,
     },
+    /// A release with the content that is confirmed was not switched to: there is nothing to go back to.
+    SwitchFailed {
+        /// What was switched to.
+        target: GenerationId,
+        /// Why not.
+        reason: String,
+    },
+    /// The rollout of the confirmed generation was halted, and the host has given up the one before.
+    NoWayBack {
+        /// The generation.
+        generation: GenerationId,
+    },
     /// A try to confirm failed.
     TryFailed {
         /// The generation.

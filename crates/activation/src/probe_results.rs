@@ -196,6 +196,11 @@ impl ProbeResults {
         self.enforcing().all(|(_, probe)| probe.last == Some(HealthProbeOutcome::Passed))
     }
 
+    /// What each came to last.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&str, &HealthProbeOutcome)> {
+        self.probes.iter().filter_map(|(name, probe)| Some((name.as_str(), probe.last.as_ref()?)))
+    }
+
     /// The enforcing probe that has gone on failing for as long as it may, if one has.
     pub(crate) fn sustained_failure(&self, now: BootTime) -> Option<ProbeFailure> {
         let failed = |probe: &TrackedProbe| probe.fails_at().is_some_and(|at| at <= now);

@@ -286,8 +286,6 @@ fn another_release_with_the_confirmed_content_is_run_and_probed() {
     assert!(effects.contains(&ActivationEffect::Switch(newer)));
     let other = ActivationInput::Switched { target: id(2), end: SwitchEnd::Done };
     assert_eq!(host.handle(other, at(2)), [], "a switch of another generation");
-    let failed = SwitchEnd::Failed { reason: "no".to_owned() };
-    assert_eq!(host.handle(ActivationInput::Switched { target: id(0), end: failed }, at(2)), []);
     let done = || ActivationInput::Switched { target: id(0), end: SwitchEnd::Done };
     let effects = host.handle(done(), at(3));
     assert_eq!(facts(&effects)[0], ActivationFact::Completed { target: id(0) });
@@ -316,8 +314,7 @@ fn what_does_not_concern_the_trial_changes_nothing() {
     let mut host = armed();
     assert_eq!(host.handle(other, at(1)), []);
     assert!(matches!(host.record().under_way, ActivationStage::Armed(_)));
-    let mut waiting = deferred();
-    let again = waiting.handle(order(1, ActivationTerms::default()), at(101));
+    let again = host.handle(order(1, ActivationTerms::default()), at(101));
     let refusal = ActivationRefusal::UnderWay;
     assert_eq!(facts(&again), [ActivationFact::Refused { target: id(1), refusal }]);
     let terms =

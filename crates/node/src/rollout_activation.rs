@@ -8,8 +8,10 @@
 //! Completed             ActivationComplete, its boot   Returned                RollbackComplete
 //! ProbesDeclared        ProbeTopologyDeclared          Refused                 Failed, RollbackComplete
 //! ProbeResult           ProbeResult
-//! ProbeFailureFirst     ProbeFailureFirst              confirmed, every enforcing probe passes, and the soak is over
-//!                                                      by the clock since the boot: Converged, once
+//! ProbeFailureFirst     ProbeFailureFirst              SwitchFailed, NoWayBack Failed
+//!
+//! confirmed, every enforcing probe passes, and the soak is over by the clock since the boot: Converged, once
+//! restated                                             all that a control plane which knows nothing of it has to hear
 //! ```
 //!
 //! A host that booted meanwhile soaks anew: its probes say nothing of the boot before.
@@ -18,7 +20,7 @@ use std::time::Duration;
 
 use activation::{
     Activation, ActivationFact, ActivationOrder, ActivationRecord, ActivationRefusal, ActivationStage,
-    ActivationTerms, BootMoment, BootTime, Generation, GenerationId, HealthProbe, HealthProbeMode,
+    ActivationTerms, BootId, BootMoment, BootTime, Generation, GenerationId, HealthProbe, HealthProbeMode,
     HealthProbeOutcome, ProbeTopology, ReturnCause,
 };
 use model::rollout::{DeclaredProbe, MAX_EVENT_TEXT, ProbeMode, ProbeOutcome, RolloutEventBody};
@@ -26,6 +28,10 @@ use model::text::beginning;
 use serde::{Deserialize, Serialize};
 
 use crate::rollout_part::{RolloutPart, TrialStage};
+
+/// What a node says that is called back from its confirmed release once the one before is given up.
+pub(crate) const NO_WAY_BACK: &str =
+    "it is confirmed here, and this host has nothing to go back to: it has given up the release before";
 
 /// An activation that is of a rollout; durable before anything of it is carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,10 +46,13 @@ pub struct RolloutActivation {
     /// Since when the host runs it, in the boot in which that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     complete: Option<BootMoment>,
+    /// What asks for the boot that it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deferred: Option<String>,
     /// That it converged was said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     converged: bool,
-    /// That the host leaves it as it failed was said.
+    /// That it failed was said: the host leaves it, could not be switched to it, or cannot leave it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     failed: bool,
 }
@@ -52,7 +61,8 @@ impl RolloutActivation {
     /// One that begins.
     pub fn new(part: RolloutPart, order: ActivationOrder) -> RolloutActivation {
         let ActivationOrder { target, terms, probes } = order;
-        RolloutActivation { part, target, terms, probes, complete: None, converged: false, failed: false }
+        let (complete, deferred, converged, failed) = (None, None, false, false);
+        RolloutActivation { part, target, terms, probes, complete, deferred, converged, failed }
     }
 
     /// What the host is to do.
@@ -74,24 +84,27 @@ impl RolloutActivation {
             ActivationFact::Refused { target, refusal } if *target == id => {
                 RolloutActivation::given_up(refusal.to_string(), confirmed)
             }
-            ActivationFact::Started { target } if *target == id => vec![RolloutEventBody::ActivationStarted],
+            ActivationFact::Started { target } if *target == id => {
+                self.failed = false;
+                vec![RolloutEventBody::ActivationStarted]
+            }
             ActivationFact::Completed { target } if *target == id => vec![self.completed(now)],
             ActivationFact::Deferred { target, component } if *target == id => {
-                vec![RolloutEventBody::ActivationDeferred { component: kept(component) }]
+                let component = kept(component);
+                self.deferred = Some(component.clone());
+                vec![RolloutEventBody::ActivationDeferred { component }]
+            }
+            ActivationFact::SwitchFailed { target, reason } if *target == id => {
+                self.fails(&ReturnCause::SwitchFailed { reason: reason.clone() })
+            }
+            ActivationFact::NoWayBack { generation } if *generation == id => {
+                self.fails_once(NO_WAY_BACK.to_owned())
             }
             ActivationFact::ProbesDeclared { generation, probes } if *generation == id => {
                 vec![declared(probes)]
             }
             ActivationFact::ProbeResult { generation, boot, probe, outcome } if *generation == id => {
-                let outcome = match outcome {
-                    HealthProbeOutcome::Passed => ProbeOutcome::Pass,
-                    HealthProbeOutcome::Failed { .. }
-                    | HealthProbeOutcome::Exited { .. }
-                    | HealthProbeOutcome::TimedOut
-                    | HealthProbeOutcome::TooMuchOutput => ProbeOutcome::Fail,
-                };
-                let boot = boot.as_str().to_owned();
-                vec![RolloutEventBody::ProbeResult { probe: probe.clone(), outcome, boot }]
+                vec![probe_result(probe, outcome, boot)]
             }
             ActivationFact::ProbeFailureFirst { generation, probe, .. } if *generation == id => {
                 vec![RolloutEventBody::ProbeFailureFirst { probe: probe.clone() }]
@@ -152,20 +165,45 @@ impl RolloutActivation {
 
     /// That the host leaves it, and why: once, and not where its rollout was halted, as nothing failed on this host.
     fn fails(&mut self, cause: &ReturnCause) -> Vec<RolloutEventBody> {
-        let is_news = *cause != ReturnCause::Halted && !std::mem::replace(&mut self.failed, true);
-        is_news.then(|| failed(cause.to_string())).into_iter().collect()
-    }
-
-    /// What is said again to a control plane that knows nothing of it.
-    pub fn restated(&mut self, record: &ActivationRecord, now: &BootMoment) -> Vec<RolloutEventBody> {
-        match record.confirmed.id == self.target.id {
-            true => vec![self.completed(now), declared(&self.probes)],
-            false => Vec::new(),
+        match cause {
+            ReturnCause::Halted => Vec::new(),
+            cause => self.fails_once(cause.to_string()),
         }
     }
 
+    fn fails_once(&mut self, why: String) -> Vec<RolloutEventBody> {
+        let is_news = !std::mem::replace(&mut self.failed, true);
+        is_news.then(|| failed(why)).into_iter().collect()
+    }
+
+    /// What is said again to a control plane that knows nothing of it: that the host runs it, with what its probes came to
+    /// last, as that is told otherwise only where it changes; that it fails; or that it waits for its boot.
+    pub fn restated(&mut self, activation: &Activation, now: &BootMoment) -> Vec<RolloutEventBody> {
+        let (id, record) = (self.target.id, activation.record());
+        let is_on_it = match &record.under_way {
+            ActivationStage::Confirming(trial) | ActivationStage::Deferred(trial) => trial.target.id == id,
+            ActivationStage::Settled | ActivationStage::Probation(_) => record.confirmed.id == id,
+            ActivationStage::Armed(_) | ActivationStage::Returning(_) => false,
+        };
+        if !is_on_it || self.failed {
+            return Vec::new();
+        }
+        if let Some(component) = self.deferred.clone() {
+            return vec![RolloutEventBody::ActivationDeferred { component }];
+        }
+        // What comes of a switch is said when it ends.
+        if self.complete.is_none() {
+            return Vec::new();
+        }
+        let mut events = vec![self.completed(now), declared(&self.probes)];
+        let outcomes = activation.probe_outcomes();
+        events.extend(outcomes.map(|(probe, outcome)| probe_result(probe, outcome, &now.boot)));
+        events.extend(activation.told_failure(now.at).map(|failure| failed(failure.to_string())));
+        events
+    }
+
     fn completed(&mut self, now: &BootMoment) -> RolloutEventBody {
-        (self.complete, self.converged) = (Some(now.clone()), false);
+        (self.complete, self.deferred, self.converged) = (Some(now.clone()), None, false);
         let boot = now.boot.as_str().to_owned();
         RolloutEventBody::ActivationComplete { release: self.part.seq, boot }
     }
@@ -206,28 +244,43 @@ impl RolloutActivation {
     }
 
     /// Whether a release that is to be activated takes the place of the one before at once. One that is switched to, waits
-    /// to be confirmed or for its boot, or is left is left first, which is told of that one's rollout.
-    pub fn is_replaced(record: Option<&ActivationRecord>) -> bool {
-        record.is_none_or(|record| !record.under_way.is_guarded())
+    /// to be confirmed or for its boot, or is left is left first, which is told of that one's rollout; but for one with the
+    /// content that waits for its boot.
+    pub fn is_replaced(record: Option<&ActivationRecord>, by: GenerationId) -> bool {
+        record.is_none_or(|record| match &record.under_way {
+            ActivationStage::Deferred(trial) => trial.target.id == by,
+            other => !other.is_guarded(),
+        })
     }
 
     /// Whether its part in the rollout is over: it was left, or nothing is to be said of it any more.
     pub fn is_over(&self, record: &ActivationRecord) -> bool {
         let is_on_it = record.confirmed.id == self.target.id;
         match record.under_way {
-            ActivationStage::Settled => !is_on_it || self.converged,
+            ActivationStage::Settled => !is_on_it || self.converged || self.failed,
             // It was not begun, or was refused: the host is on one of before, whose rollout goes on.
             ActivationStage::Probation(_) => !is_on_it,
             _ => false,
         }
     }
 
-    /// Whether the host runs it already and only its probes are to be asked: another release with the same content, whose
-    /// process ended before it converged.
+    /// Whether it is to be activated again by a process that begins: another release with the same content, whose process
+    /// ended before it converged, so that its probes are to be asked; or before it took the place of the one that waits for
+    /// its boot.
     pub fn is_to_be_asked_again(&self, record: &ActivationRecord) -> bool {
-        record.under_way == ActivationStage::Settled
-            && record.confirmed.id == self.target.id
-            && !self.converged
+        match &record.under_way {
+            ActivationStage::Settled => record.confirmed.id == self.target.id && !self.converged,
+            ActivationStage::Deferred(trial) => {
+                trial.target.id == self.target.id && trial.target.seq != self.target.seq
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it is to be activated again by whoever asks for it again: another release with the content that is
+    /// confirmed, to which the host could not be switched.
+    pub fn is_to_be_tried_again(&self, record: &ActivationRecord) -> bool {
+        self.failed && record.confirmed.id == self.target.id && !record.under_way.is_guarded()
     }
 }
 
@@ -263,6 +316,17 @@ impl RolloutPart {
 
 fn failed(message: String) -> RolloutEventBody {
     RolloutEventBody::Failed { message: kept(&message) }
+}
+
+fn probe_result(probe: &str, outcome: &HealthProbeOutcome, boot: &BootId) -> RolloutEventBody {
+    let outcome = match outcome {
+        HealthProbeOutcome::Passed => ProbeOutcome::Pass,
+        HealthProbeOutcome::Failed { .. }
+        | HealthProbeOutcome::Exited { .. }
+        | HealthProbeOutcome::TimedOut
+        | HealthProbeOutcome::TooMuchOutput => ProbeOutcome::Fail,
+    };
+    RolloutEventBody::ProbeResult { probe: probe.to_owned(), outcome, boot: boot.as_str().to_owned() }
 }
 
 fn kept(text: &str) -> String {
@@ -304,6 +368,7 @@ mod tests {
             terms: ActivationTerms::default(),
             probes: ProbeTopology::default(),
             complete: None,
+            deferred: None,
             converged: false,
             failed: false,
         }
@@ -366,9 +431,10 @@ mod tests {
     /// one's return is told of its own rollout.
     #[test]
     fn a_release_that_is_left_keeps_its_part() {
-        assert!(RolloutActivation::is_replaced(None));
+        let next = of(4).id;
+        assert!(RolloutActivation::is_replaced(None, next));
         let settled = ActivationRecord { confirmed: of(2), ..ActivationRecord::default() };
-        assert!(RolloutActivation::is_replaced(Some(&settled)));
+        assert!(RolloutActivation::is_replaced(Some(&settled), next));
         let left = serde_json::json!({
             "confirmed": of(2),
             "underWay": {
@@ -376,7 +442,7 @@ mod tests {
             },
         });
         let left: ActivationRecord = serde_json::from_value(left).unwrap();
-        assert!(!RolloutActivation::is_replaced(Some(&left)));
+        assert!(!RolloutActivation::is_replaced(Some(&left), next));
     }
 
     /// A release that was refused while the one before is watched still is no part of the node any more: it would answer a

@@ -1,5 +1,6 @@
 //! ROL-5, ROL-7: a node that is called back from a release that changed nothing on its host says that it is on what it had:
-//! one that gave it the set that it had before, or that it did not begin, also where it held nothing.
+//! one that gave it the set that it had before, or that it did not begin, also where it held nothing. One that has given up
+//! what it had says that.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -65,6 +66,33 @@ fn a_release_with_the_same_set_is_left_without_a_return() {
         bench.give(NodeInput::DispatchNotReported(id_of(&next)));
         assert_eq!(said(&called_back(&mut bench, &next, None)), [&back_on(1)], "{what}: it was not kept");
     }
+}
+
+/// A control plane that was restored lost that its rollout was through, and calls back who gave up the release before, as
+/// `ended` said: silence would keep its slot, and say no reason.
+#[test]
+fn a_host_that_has_nothing_to_go_back_to_says_so() {
+    let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
+    let mut bench = Bench::holding(&held);
+    prepare(&mut bench, &next, &["canary"]);
+    acknowledge(&mut bench, &next, 7);
+    let request = begun(&proceeds(&mut bench, &next, Some(7))).unwrap().clone();
+    let effects = bench.give(NodeInput::Switch(Box::new(request.adoption)));
+    if adoption_of(&effects).is_none() {
+        bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    }
+    bench.give(NodeInput::Adopted(HeldSettings::default()));
+    bench.give(NodeInput::Ran(Box::new(report(1, 0))));
+    for stage in [TrialStage::OnProbation, TrialStage::Settled] {
+        bench.give(NodeInput::Trial(stage));
+    }
+    let effects = called_back(&mut bench, &next, Some(&held));
+    let heard = said(&effects);
+    let [RolloutEventBody::Failed { message }] = heard[..] else { unreachable!("{effects:?}") };
+    assert!(message.contains("nothing to go back to"), "{message}");
+    assert!(said(&called_back(&mut bench, &next, Some(&held))).is_empty(), "once");
+    bench.give(NodeInput::DispatchNotReported(id_of(&next)));
+    assert_eq!(said(&called_back(&mut bench, &next, None)).len(), 1, "it was not kept");
 }
 
 /// An operator has it tried again, and it is called back again.

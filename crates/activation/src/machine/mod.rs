@@ -13,7 +13,7 @@ use self::failed_effect::LastStep;
 use crate::boot::{BootId, BootTime};
 use crate::generation::{GenerationId, GenerationLimits};
 use crate::io::{ActivationEffect, ActivationFact, ActivationInput};
-use crate::probe_results::{HealthProbeResult, ProbeNews, ProbeResults};
+use crate::probe_results::{HealthProbeOutcome, HealthProbeResult, ProbeFailure, ProbeNews, ProbeResults};
 use crate::record::{ActivationRecord, ActivationStage, ReturnCause, bounded};
 use crate::terms::AfterConfirm;
 
@@ -51,7 +51,7 @@ pub struct Activation {
     boot: BootId,
     limits: GenerationLimits,
     results: Option<ProbeResults>,
-    /// What says that a release works whose content is confirmed already; its switch is under way.
+    /// What says that a release works whose content is confirmed already, or waits for its boot; its switch is under way.
     renumbered: Option<(GenerationId, ProbeTopology)>,
     /// That a confirmed generation fails was told.
     failure_told: bool,
@@ -76,10 +76,20 @@ impl Activation {
         self.results.as_ref().is_some_and(ProbeResults::all_pass)
     }
 
+    /// What the probes that are asked came to last, by their names; nothing of one that has not answered yet.
+    pub fn probe_outcomes(&self) -> impl Iterator<Item = (&str, &HealthProbeOutcome)> {
+        self.results.iter().flat_map(ProbeResults::outcomes)
+    }
+
+    /// Why the confirmed generation fails and stays, where that was told and goes on.
+    pub fn told_failure(&self, now: BootTime) -> Option<ProbeFailure> {
+        self.results.as_ref().filter(|_| self.failure_told)?.sustained_failure(now)
+    }
+
     /// Nothing is under way, and what is durable says so: whoever drives this may let go of it once all effects were
     /// carried out.
     pub fn is_at_rest(&self) -> bool {
-        self.record.under_way == ActivationStage::Settled && self.rewrite.is_none()
+        self.record.under_way == ActivationStage::Settled && self.rewrite.is_none() && self.retry.is_none()
     }
 
     /// Takes an input in; gives what the shell does next, of which at most one is [`ActivationEffect::Persist`]. All of

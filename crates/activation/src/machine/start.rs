@@ -58,6 +58,16 @@ impl Activation {
         {
             return self.go_back(ReturnCause::FoundElsewhere, now);
         }
+        // It was being switched to another release with its content.
+        if let ActivationStage::Deferred(trial) = &self.record.under_way
+            && !found.process.is_watchdog()
+            && found.runs.is_none()
+        {
+            let trial = trial.clone();
+            let switch = self.switch_deferred(trial);
+            return self
+                .armed_if_possible(vec![ActivationEffect::ArmWatchdog(WatchdogAlarm::AtBoot), switch]);
+        }
         // It was confirmed by a record that could not be synced, so it was not; and the return could not be made durable.
         if let ActivationStage::Probation(probation) = &self.record.under_way
             && !found.process.is_watchdog()

@@ -6,15 +6,17 @@
 //! ```
 
 use super::{Activation, bounded, forgetting};
-use crate::ProbeTopology;
 use crate::boot::{BootId, BootTime};
-use crate::generation::{Generation, GenerationId};
+use crate::generation::GenerationId;
 use crate::io::{
     ActivationEffect, ActivationFact, ActivationInput, ActivationOrder, ActivationRefusal, SwitchEnd,
     WatchdogAlarm,
 };
 use crate::record::{ActivationRecord, ActivationStage, Probation, ReturnCause, Trial};
 use crate::terms::ContactRule;
+
+/// What asks for the boot that a release waits for, where its own switch did not name it.
+const DEFERRED_BEFORE: &str = "the release before, which has the same content";
 
 impl Activation {
     pub(super) fn activate(&mut self, order: ActivationOrder, now: BootTime) -> Vec<ActivationEffect> {
@@ -23,13 +25,14 @@ impl Activation {
             return self.refused(target.id, error.into(), now);
         }
         let is_confirmed = target.id == self.record.confirmed.id;
+        let leaves = self.is_to_leave();
         match &self.record.under_way {
             // What is durable may say so already, and the watchdog then has to go on with it.
-            ActivationStage::Probation(_) if self.is_to_leave() && !is_confirmed => {
+            ActivationStage::Probation(_) if leaves && !is_confirmed => {
                 self.refused(target.id, ActivationRefusal::UnderWay, now)
             }
             ActivationStage::Settled | ActivationStage::Probation(_) => match is_confirmed {
-                true => self.renumber(target, order.probes),
+                true => self.renumber(order),
                 false => self.arm(order, now),
             },
             // The fleet goes back to what this host is to return to anyway.
@@ -39,6 +42,10 @@ impl Activation {
             ActivationStage::Deferred(trial) if trial.target.id != target.id => {
                 self.go_back(ReturnCause::Superseded, now)
             }
+            ActivationStage::Deferred(trial) if !leaves => {
+                let trial = trial.clone();
+                self.renumber_deferred(trial, order)
+            }
             ActivationStage::Armed(_)
             | ActivationStage::Confirming(_)
             | ActivationStage::Deferred(_)
@@ -47,24 +54,76 @@ impl Activation {
     }
 
     /// Another release with the content that is confirmed: there is nothing to try, and its probes are asked all the same.
-    fn renumber(&mut self, target: Generation, probes: ProbeTopology) -> Vec<ActivationEffect> {
-        let before = self.record.clone();
+    fn renumber(&mut self, order: ActivationOrder) -> Vec<ActivationEffect> {
+        let (before, target) = (self.record.clone(), order.target);
         self.record.confirmed = target;
         self.record.keep(target);
-        self.renumbered = Some((target.id, probes));
+        self.renumbered = Some((target.id, order.probes.clone()));
         let started = ActivationEffect::Report(ActivationFact::Started { target: target.id });
-        self.durable_or_restored(before, vec![started, ActivationEffect::Switch(target)])
+        let then = vec![started, ActivationEffect::Switch(target)];
+        match self.is_to_leave() {
+            // That is tried until it is done, and this is not.
+            true => self.durable_or_restored(before, then),
+            false => self.durable_or_again(before, ActivationInput::Activate(Box::new(order)), then),
+        }
     }
 
-    /// The host runs another release with the content that is confirmed.
-    fn renumbered(&mut self, target: GenerationId, now: BootTime) -> Vec<ActivationEffect> {
-        let is_confirmed = self.record.confirmed.id == target
-            && matches!(self.record.under_way, ActivationStage::Settled | ActivationStage::Probation(_));
-        let Some((_, probes)) = self.renumbered.take_if(|(id, _)| is_confirmed && *id == target) else {
+    /// Another release with the content that waits for its boot: it takes the place of that one, whose rollout may be
+    /// through, and waits as that did. It is switched to, so that the host holds it.
+    fn renumber_deferred(&mut self, waiting: Trial, order: ActivationOrder) -> Vec<ActivationEffect> {
+        let (before, again) = (self.record.clone(), ActivationInput::Activate(Box::new(order.clone())));
+        let ActivationOrder { target, terms, probes } = order;
+        let trial = Trial { target, boots_left: terms.boots, terms, probes, ..waiting };
+        self.record.under_way = ActivationStage::Deferred(trial.clone());
+        self.record.keep(target);
+        let started = ActivationEffect::Report(ActivationFact::Started { target: target.id });
+        let switch = self.switch_deferred(trial);
+        self.durable_or_again(before, again, vec![started, switch])
+    }
+
+    /// The switch to another release with the content that waits for its boot.
+    pub(super) fn switch_deferred(&mut self, trial: Trial) -> ActivationEffect {
+        self.renumbered = Some((trial.target.id, trial.probes));
+        ActivationEffect::Switch(trial.target)
+    }
+
+    /// How the switch ended to another release with the content that is confirmed, or waits for its boot.
+    fn renumbered(&mut self, target: GenerationId, end: SwitchEnd, now: BootTime) -> Vec<ActivationEffect> {
+        let waits = match &self.record.under_way {
+            ActivationStage::Deferred(trial) if trial.target.id == target => true,
+            ActivationStage::Settled | ActivationStage::Probation(_)
+                if self.record.confirmed.id == target =>
+            {
+                false
+            }
+            _ => return Vec::new(),
+        };
+        let Some((_, probes)) = self.renumbered.take_if(|(id, _)| *id == target) else {
             return Vec::new();
         };
-        let completed = ActivationEffect::Report(ActivationFact::Completed { target });
-        std::iter::once(completed).chain(self.declare_probes(target, &probes, now, now)).collect()
+        match end {
+            SwitchEnd::Failed { reason } => {
+                let reason = bounded(&reason);
+                match waits {
+                    true => self.go_back(ReturnCause::SwitchFailed { reason }, now),
+                    false => vec![ActivationEffect::Report(ActivationFact::SwitchFailed { target, reason })],
+                }
+            }
+            SwitchEnd::NeedsReboot { component } => {
+                let component = bounded(&component);
+                vec![ActivationEffect::Report(ActivationFact::Deferred { target, component })]
+            }
+            // For the boot that the switch before asked for.
+            SwitchEnd::Done | SwitchEnd::NeedsNewAgent if waits => {
+                let component = DEFERRED_BEFORE.to_owned();
+                vec![ActivationEffect::Report(ActivationFact::Deferred { target, component })]
+            }
+            // It is confirmed: no other agent has to do that.
+            SwitchEnd::Done | SwitchEnd::NeedsNewAgent => {
+                let completed = ActivationEffect::Report(ActivationFact::Completed { target });
+                std::iter::once(completed).chain(self.declare_probes(target, &probes, now, now)).collect()
+            }
+        }
     }
 
     fn arm(&mut self, order: ActivationOrder, now: BootTime) -> Vec<ActivationEffect> {
@@ -110,9 +169,8 @@ impl Activation {
     ) -> Vec<ActivationEffect> {
         let trial = match &self.record.under_way {
             ActivationStage::Armed(trial) if trial.target.id == target => trial.clone(),
-            _ if end == SwitchEnd::Done => return self.renumbered(target, now),
-            // A switch that the host went back from.
-            _ => return Vec::new(),
+            // Of another release with the same content; or one that the host went back from.
+            _ => return self.renumbered(target, end, now),
         };
         let (before, again) = (self.record.clone(), end.clone());
         let then = match end {

@@ -115,6 +115,9 @@ impl Activation {
             ActivationStage::Probation(probation) if self.record.confirmed.id == generation => {
                 probation.terms
             }
+            ActivationStage::Settled if self.record.confirmed.id == generation => {
+                return vec![ActivationEffect::Report(ActivationFact::NoWayBack { generation })];
+            }
             _ => return Vec::new(),
         };
         match terms.after_confirm {

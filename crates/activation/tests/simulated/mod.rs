@@ -222,7 +222,10 @@ impl SimulatedHost {
         let starts = self.agent_starts_at.filter(|_| self.process.is_none());
         // While an agent lives nothing comes of it.
         let looks = Some(self.looks_at).filter(|_| self.process.is_none() && self.is_looked_at());
-        let next = [at(self.armed), of_process, starts, looks].into_iter().flatten().min();
+        // An alarm that is over starts no second watchdog, and is none that time stands still for.
+        let is_watched = self.process.as_ref().is_some_and(|process| process.is_watchdog);
+        let alarm = at(self.armed).filter(|_| !is_watched);
+        let next = [alarm, of_process, starts, looks].into_iter().flatten().min();
         let random = self.now.plus(SECOND * u32::try_from(self.chance.below(LONGEST_WHILE) + 1).unwrap());
         let next = match self.faults && self.chance.one_in(4) {
             true => random,
@@ -480,11 +483,14 @@ impl SimulatedHost {
 
     fn begin_switch(&mut self, target: Generation, at: BootTime) {
         let record = self.record().clone();
+        let process = self.process.as_mut().unwrap();
+        process.pending.retain(|(_, pending)| !matches!(pending, Pending::Switch(_)));
         if target.id == record.confirmed.id {
-            return;
+            return process.pending.push((at, Pending::Switch(target)));
         }
         assert!(self.armed.is_some(), "a switch without a watchdog");
-        assert!(matches!(&record.under_way, ActivationStage::Armed(trial) if trial.target == target));
+        let is_tried = matches!(&record.under_way, ActivationStage::Armed(trial) | ActivationStage::Deferred(trial) if trial.target == target);
+        assert!(is_tried, "{target:?} in {:?}", record.under_way);
         assert!(record.quarantine.of(target.id).is_none(), "a generation in quarantine is switched to");
         self.passed.remove(&target.id);
         self.answered.remove(&target.id);
@@ -529,7 +535,14 @@ impl SimulatedHost {
 
     fn finish_switch(&mut self, target: Generation) {
         let target_id = target.id;
+        let record = self.record();
+        let is_confirmed = record.confirmed.id == target_id;
+        let is_renumbered = is_confirmed || matches!(record.under_way, ActivationStage::Deferred(_));
         let end = match self.nature(target_id) {
+            _ if is_renumbered && self.faults && self.chance.one_in(4) => {
+                SwitchEnd::Failed { reason: "no".to_owned() }
+            }
+            _ if is_confirmed => SwitchEnd::Done,
             Nature::SwitchFails => SwitchEnd::Failed { reason: "no".to_owned() },
             Nature::NeedsReboot | Nature::BootFallsBack => {
                 self.boots_into = Some(target);

@@ -10,6 +10,8 @@ pub const MUST_REACH: &[&str] = &[
     "started",
     "completed",
     "deferred",
+    "switch of the confirmed content failed",
+    "no way back",
     "probe failure",
     "failed after confirm",
     "try failed",
@@ -64,6 +66,8 @@ pub fn name(fact: &ActivationFact) -> &'static str {
         ActivationFact::ReturnFailed { .. } => "return failed",
         ActivationFact::WatchdogNotSet { .. } => "watchdog not set",
         ActivationFact::NotPersisted { .. } => "not persisted",
+        ActivationFact::SwitchFailed { .. } => "switch of the confirmed content failed",
+        ActivationFact::NoWayBack { .. } => "no way back",
         ActivationFact::ProbesDeclared { .. }
         | ActivationFact::ProbeResult { .. }
         | ActivationFact::Returning { .. } => "others",

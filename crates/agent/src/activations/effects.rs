@@ -57,7 +57,15 @@ impl ActivationOwner for ActivationTask {
         let Some(confirmed) = self.record().map(|record| record.confirmed) else { return };
         let Some(kept) = &mut self.kept else { return };
         let events = kept.told(fact, confirmed, &now);
-        let is_kept = matches!(fact, ActivationFact::Completed { .. } | ActivationFact::Returning { .. });
+        let is_kept = matches!(
+            fact,
+            ActivationFact::Started { .. }
+                | ActivationFact::Completed { .. }
+                | ActivationFact::Deferred { .. }
+                | ActivationFact::SwitchFailed { .. }
+                | ActivationFact::NoWayBack { .. }
+                | ActivationFact::Returning { .. }
+        );
         self.report(events);
         if is_kept {
             self.keep_rollout();
@@ -115,6 +123,8 @@ impl ActivationTask {
             Some(ActivationStage::Armed(trial)) => {
                 boot_was_required(self.setup.storage.durable().path(), trial, is_required)
             }
+            // What has its content waits for that boot already.
+            Some(ActivationStage::Deferred(_)) => false,
             // A release with the content that is confirmed already.
             _ => is_required,
         }
@@ -208,6 +218,12 @@ fn log(fact: &ActivationFact) {
         ActivationFact::ProbeResult { probe, outcome, .. } => tracing::info!(probe, "a probe: {outcome}"),
         ActivationFact::FailedAfterConfirm { failure, .. } => {
             tracing::error!("{failure}; the generation stays, as its release says");
+        }
+        ActivationFact::SwitchFailed { target, reason } => {
+            tracing::error!(%target, "the switch failed: {}", model::text::one_line(reason));
+        }
+        ActivationFact::NoWayBack { generation } => {
+            tracing::error!(%generation, "this host has given up what it is to go back to");
         }
         ActivationFact::TryFailed { reason, .. } => {
             tracing::warn!("a try to confirm failed: {}", model::text::one_line(reason));

@@ -250,7 +250,7 @@ impl ActivationTask {
             probes: request.probes.clone(),
         });
         let record = self.activation.as_ref().map(Activation::record);
-        if RolloutActivation::is_replaced(record) {
+        if RolloutActivation::is_replaced(record, order.target.id) {
             self.kept = Some(RolloutActivation::new(request.part.clone(), (*order).clone()));
             if let Err(error) = self.setup.rollout.store(&self.kept) {
                 self.kept = None;
@@ -272,6 +272,13 @@ impl ActivationTask {
 
     fn supersede(&mut self, adoption: &Adoption) {
         let target = Generation { id: GenerationId(adoption.root), seq: adoption.seq, bytes: 0 };
+        // The same set: there is nothing to give up, and it is adopted after the boot.
+        if let Some(activation) = &self.activation
+            && let ActivationStage::Deferred(trial) = &activation.record().under_way
+            && trial.target.id == target.id
+        {
+            return;
+        }
         let (terms, probes) = (ActivationTerms::default(), ProbeTopology::default());
         self.give(ActivationInput::Activate(Box::new(ActivationOrder { target, terms, probes })));
     }
@@ -306,7 +313,11 @@ impl ActivationTask {
         if kept.part.generation() != generation {
             return;
         }
-        let events = kept.restated(activation.record(), &now);
+        if kept.is_to_be_tried_again(activation.record()) {
+            let order = Box::new(kept.order());
+            return self.give(ActivationInput::Activate(order));
+        }
+        let events = kept.restated(activation, &now);
         self.report(events);
         self.keep_rollout();
     }

@@ -10,7 +10,7 @@
 //! answer of a later release's rollout, and nothing is held: adopted once its wave's signed time lets it
 //! Switch -> adopted, a full run -> Switched
 //! answer {goBack}       -> the signed terms let it: GoBack, to the generation that the host's record names
-//!                          not begun: RollbackComplete in the log
+//!                          not begun: RollbackComplete in the log; confirmed, and nothing before it kept: Failed
 //! ```
 //!
 //! What the host returned from is never adopted at once, and says why (ROL-12). Asked for it is begun all the same: the
@@ -38,6 +38,7 @@ use super::counted_answers::CountedAnswers;
 use super::waiting_release::{PreparedWave, RolloutNames, WaitingRelease, wave_of};
 use super::{Node, ReleaseChange};
 use crate::io::NodeEffect;
+use crate::rollout_activation::NO_WAY_BACK;
 use crate::rollout_part::{ActivationRequest, PreparedRelease, RolloutPart, TrialStage, activation_terms};
 use crate::state::Adoption;
 
@@ -377,7 +378,9 @@ impl Node {
             on_failure: terms.on_failure,
         };
         let waits_for_boot = matches!(self.rollout.trial, TrialStage::WaitsForBoot);
-        if !waits_for_boot {
+        // What waits for its boot is left first, and its part with it; another release with its set waits in its place.
+        let takes_over = self.rollout.part.as_ref().is_some_and(|known| known.root == part.root);
+        if !waits_for_boot || takes_over {
             self.rollout.part = Some(part.clone());
             self.rollout.trial = TrialStage::UnderWay;
         }
@@ -406,7 +409,8 @@ impl Node {
     }
 
     /// What it acknowledged is called back before it began, or gave it the set that it had before: it is on what it had,
-    /// and says so. Until then it counts as under way, and keeps its slot of a budget.
+    /// and says so. Until then it counts as under way, and keeps its slot of a budget. Where it is on what it is called back
+    /// from, for good, it says that: the control plane is one that lost how far it was.
     fn changed_nothing(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if self.rollout.keeps_others_out() {
             return;
@@ -417,12 +421,17 @@ impl Node {
             true => held.same_as,
             false => Some(held.seq),
         });
-        let Some(release) = before else { return };
+        if before.is_none() && self.rollout.trial != TrialStage::Settled {
+            return;
+        }
         let is_said = self.rollout.unbegun.as_ref() == Some(&dispatch.rollout);
         if is_said || !self.rollout.answers.may_answer(now) {
             return;
         }
-        let event = RolloutEventBody::RollbackComplete { release };
+        let event = match before {
+            Some(release) => RolloutEventBody::RollbackComplete { release },
+            None => RolloutEventBody::Failed { message: NO_WAY_BACK.to_owned() },
+        };
         effects.push(NodeEffect::ReportDispatch(dispatch.rollout.clone(), event));
         self.rollout.unbegun = Some(dispatch.rollout.clone());
         self.contact_pending = true;

@@ -373,7 +373,12 @@ impl RealHost {
             Pending::Switched(target) => {
                 let end = match self.fates.get(&target.id) {
                     Some(Fate::ActivationFails) => SwitchEnd::Failed { reason: "no".to_owned() },
-                    Some(Fate::NeedsBoot) if self.boots_at.is_none() && self.runs != Some(target.id) => {
+                    // What the host runs already asks for no boot.
+                    Some(Fate::NeedsBoot)
+                        if self.boots_at.is_none()
+                            && self.runs != Some(target.id)
+                            && self.record().confirmed.id != target.id =>
+                    {
                         self.boots_at = Some(self.now.plus(secs(60 + rng.below(7200))));
                         self.runs = Some(target.id);
                         SwitchEnd::NeedsReboot { component: "kernel".to_owned() }
@@ -457,7 +462,7 @@ impl NodeHost for RealHost {
         self.fates.insert(target.id, order.fate);
         let kept = RolloutActivation::new(part(&order), activation_order(&order));
         let activate = ActivationInput::Activate(Box::new(kept.order()));
-        if RolloutActivation::is_replaced(self.process.as_ref().map(Activation::record)) {
+        if RolloutActivation::is_replaced(self.process.as_ref().map(Activation::record), target.id) {
             self.kept = Some(kept);
         }
         self.give(activate, rng);
@@ -485,7 +490,7 @@ impl NodeHost for RealHost {
         self.now = now;
         let moment = self.moment();
         if let (Some(kept), Some(process)) = (&mut self.kept, &self.process) {
-            let events = kept.restated(process.record(), &moment);
+            let events = kept.restated(process, &moment);
             self.say(events);
         }
     }

@@ -50,8 +50,13 @@ impl Node {
             }
             return true;
         }
-        let is_free =
-            self.running.is_none() && !self.awaits_contact && matches!(self.change, ReleaseChange::None);
+        let is_idle = match &self.change {
+            ReleaseChange::None => true,
+            // It is offered again.
+            ReleaseChange::Waiting(waiting) => waiting.prepared.is_some(),
+            _ => false,
+        };
+        let is_free = is_idle && self.running.is_none() && !self.awaits_contact;
         match self.rollout.switch.take() {
             Some(SwitchStage::Due(adoption)) if is_free => {
                 effects.push(NodeEffect::Adopt(adoption.clone()));
