@@ -3,16 +3,14 @@
 
 use std::time::Duration;
 
-use ::model::rollout::RolloutTask;
 use ::model::share::Share;
 use ::model::status::Contact;
 use ::model::window::DeclaredWindow;
 use ::model::{Channel, Timestamp};
 use rollout::member::MAX_ATTEMPTS;
 use rollout::{
-    ApprovedGate, BeginRefusal, BeginWait, CommandRefusal, EventAnswer, HaltCause, MemberFailure,
-    NodeRolloutState, RolloutAnswer, RolloutCommand, RolloutEffect, RolloutEventBody, RolloutInput,
-    RolloutKey, RolloutState, WaitCause,
+    ApprovedGate, BeginRefusal, CommandRefusal, EventAnswer, HaltCause, MemberFailure, NodeRolloutState,
+    RolloutAnswer, RolloutCommand, RolloutEffect, RolloutEventBody, RolloutInput, RolloutState, WaitCause,
 };
 use trust::RolloutTerms;
 use trust::rollout_terms::{FreezeTerms, NodeEdge, OnFailure, PinTerms, WaveMembers};
@@ -20,25 +18,25 @@ use trust::rollout_terms::{FreezeTerms, NodeEdge, OnFailure, PinTerms, WaveMembe
 use crate::model::driven::{Driven, Labels, joining, node_id, release};
 use crate::model::terms::{budget, selector, wave};
 
-const DB: Labels<'static> = &[("tier", "db"), ("ring", "0")];
-const WEB: Labels<'static> = &[("tier", "web"), ("ring", "1")];
+pub(crate) const DB: Labels<'static> = &[("tier", "db"), ("ring", "0")];
+pub(crate) const WEB: Labels<'static> = &[("tier", "web"), ("ring", "1")];
 
-fn canary_first() -> RolloutTerms {
+pub(crate) fn canary_first() -> RolloutTerms {
     let canary = WaveMembers::Where(selector("ring=0"));
     let waves = vec![wave("canary", canary, 60, 100), wave("rest", WaveMembers::Rest, 60, 100)];
     RolloutTerms { waves, ..RolloutTerms::default() }
 }
 
-fn all_at_once() -> RolloutTerms {
+pub(crate) fn all_at_once() -> RolloutTerms {
     RolloutTerms { waves: vec![wave("rest", WaveMembers::Rest, 60, 100)], ..RolloutTerms::default() }
 }
 
-fn through(world: &mut Driven, name: &str) {
+pub(crate) fn through(world: &mut Driven, name: &str) {
     world.activate(name);
     confirm(world, name);
 }
 
-fn confirm(world: &mut Driven, name: &str) {
+pub(crate) fn confirm(world: &mut Driven, name: &str) {
     world.pass(name);
     world.wait(60);
     assert_eq!(world.converged(name, 60), EventAnswer::Accepted);
@@ -225,25 +223,6 @@ fn a_pin_without_a_reason_has_none() {
     assert!(world.why("a").ends_with("it is pinned until 2027-01-16T08:00:00Z"), "{}", world.why("a"));
 }
 
-/// A channel is not through for others while nodes of it wait for their boot.
-#[test]
-fn who_waits_for_its_boot_holds_the_channel_that_goes_after() {
-    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
-    world.say("a", RolloutEventBody::DispatchAck);
-    world.say("a", RolloutEventBody::ActivationDeferred { component: "kernel".to_owned() });
-    assert_eq!(world.state(), RolloutState::Terminal);
-    let late: Channel = "late".parse().unwrap();
-    let terms = RolloutTerms { after: vec![world.key.channel.clone()], ..all_at_once() };
-    assert_eq!(world.publish(release(&late, 41, terms, vec![joining("b", WEB, Some(40))])), Ok(()));
-    world.contact("b", Contact::Online);
-    assert!(world.why("b").ends_with("channel stable goes first, and its newest rollout is not through"));
-    world.say("a", RolloutEventBody::ActivationComplete { release: 41, boot: "boot-1".to_owned() });
-    world.pass("a");
-    world.wait(60);
-    assert_eq!(world.converged("a", 60), EventAnswer::Accepted);
-    assert!(world.why("b").contains("was asked"), "{}", world.why("b"));
-}
-
 #[test]
 fn nothing_starts_in_a_freeze_or_before_its_time() {
     let mut terms = canary_first();
@@ -277,53 +256,6 @@ fn nothing_starts_in_a_freeze_or_before_its_time() {
     assert!(world.is_asked("web"), "{}", world.why("web"));
 }
 
-#[test]
-fn one_rollout_of_a_channel_at_a_time_and_the_newest_waits() {
-    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
-    let channel = world.key.channel.clone();
-    for seq in [42, 43] {
-        let new = release(&channel, seq, all_at_once(), vec![joining("a", WEB, Some(40))]);
-        assert_eq!(world.publish(new), Ok(()));
-    }
-    let state = |world: &Driven, seq| {
-        world.rollouts.document(&RolloutKey { channel: channel.clone(), seq }).map(|document| document.state)
-    };
-    assert_eq!(state(&world, 42), Some(RolloutState::Superseded));
-    assert_eq!(state(&world, 43), Some(RolloutState::Opening));
-    world.activate("a");
-    world.fail("a");
-    assert_eq!(state(&world, 43), Some(RolloutState::Opening), "it waited when the halt came");
-    let approve = RolloutCommand::Approve(ApprovedGate::Newest);
-    let rollout = RolloutKey { channel: channel.clone(), seq: 43 };
-    world.give(RolloutInput::Command { rollout, by: "ada".to_owned(), command: approve });
-    assert_eq!(state(&world, 43), Some(RolloutState::Converging));
-    assert_eq!(state(&world, 41), Some(RolloutState::Superseded));
-}
-
-/// What waited when the halt came begins by itself neither before all is back nor after.
-#[test]
-fn what_waits_goes_on_waiting_when_the_one_before_is_back() {
-    let mut world =
-        Driven::new(RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() }, &[("a", WEB)]);
-    let channel = world.key.channel.clone();
-    let waits = RolloutKey { channel: channel.clone(), seq: 42 };
-    assert_eq!(
-        world.publish(release(&channel, 42, all_at_once(), vec![joining("a", WEB, Some(40))])),
-        Ok(())
-    );
-    world.activate("a");
-    world.fail("a");
-    assert_eq!(world.back("a"), EventAnswer::Accepted);
-    assert_eq!(world.state(), RolloutState::Reverted);
-    assert_eq!(world.rollouts.waits_to_begin(&waits), Some(BeginWait::Halted(41)));
-    assert!(!world.is_asked("a"));
-    world.wait(1);
-    let fix = release(&channel, 43, all_at_once(), vec![joining("a", WEB, Some(40))]);
-    assert_eq!(world.publish(fix), Ok(()));
-    let began = RolloutKey { channel, seq: 43 };
-    assert_eq!(world.rollouts.document(&began).unwrap().state, RolloutState::Converging);
-}
-
 /// Who was asked and goes offline before it answers is waited for no longer than anybody who is offline.
 #[test]
 fn who_goes_offline_while_it_is_asked_holds_up_nobody() {
@@ -343,138 +275,6 @@ fn who_goes_offline_while_it_is_asked_holds_up_nobody() {
     assert_eq!(world.state(), RolloutState::Terminal);
     world.contact(first, Contact::Online);
     assert!(world.is_asked(first));
-}
-
-/// A clock that is set back leaves what was published before a halt before it.
-#[test]
-fn a_clock_set_back_lets_nothing_begin_that_waits_behind_a_halt() {
-    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
-    let (channel, published) = (world.key.channel.clone(), world.now);
-    let waits = RolloutKey { channel: channel.clone(), seq: 42 };
-    let new = release(&channel, 42, all_at_once(), vec![joining("a", WEB, Some(40))]);
-    assert_eq!(world.publish(new), Ok(()));
-    world.activate("a");
-    world.wait(1200);
-    world.fail("a");
-    world.wait(8 * 3600);
-    world.now = published.plus(Duration::from_secs(600));
-    world.give(RolloutInput::Tick);
-    assert_eq!(world.rollouts.waits_to_begin(&waits), Some(BeginWait::Halted(41)));
-}
-
-/// A channel's first release halts and goes nowhere back, whatever its terms say: its nodes had none before.
-#[test]
-fn a_first_release_is_halted_and_nobody_can_take_it_back() {
-    let mut world = Driven::new(RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() }, &[]);
-    let channel = world.key.channel.clone();
-    for name in ["a", "b"] {
-        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, None) });
-        world.contact(name, Contact::Online);
-        world.activate(name);
-    }
-    let refused = RolloutAnswer::Command(Err(CommandRefusal::NoEarlierRelease));
-    assert_eq!(world.command(RolloutCommand::Rollback), refused);
-    world.fail("a");
-    assert_eq!(world.back("a"), EventAnswer::Accepted);
-    confirm(&mut world, "b");
-    assert_eq!(world.state(), RolloutState::Failed);
-    assert_eq!(world.command(RolloutCommand::Rollback), refused);
-    assert_eq!(world.command(RolloutCommand::Resume), RolloutAnswer::Command(Ok(())));
-}
-
-/// Nobody sends back a host that had no release, so the rollout is not back while one is on its way.
-#[test]
-fn a_rollout_is_back_when_nobody_is_on_its_way() {
-    let terms = RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() };
-    let mut world = Driven::new(terms, &[("before", &[])]);
-    let channel = world.key.channel.clone();
-    for name in ["a", "b"] {
-        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, None) });
-        world.contact(name, Contact::Online);
-        world.activate(name);
-    }
-    world.fail("a");
-    assert_eq!(world.state(), RolloutState::Failed);
-    assert_eq!(world.back("a"), EventAnswer::Accepted);
-    assert_eq!(world.state(), RolloutState::Failed, "the other one soaks");
-    confirm(&mut world, "b");
-    assert_eq!(world.state(), RolloutState::Reverted);
-    assert_eq!(world.member("b").state, NodeRolloutState::Converged, "it has nothing to go back to");
-}
-
-#[test]
-fn a_channel_goes_after_another() {
-    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
-    let late: Channel = "late".parse().unwrap();
-    let terms = RolloutTerms { after: vec![world.key.channel.clone()], ..all_at_once() };
-    assert_eq!(world.publish(release(&late, 41, terms, vec![joining("b", WEB, Some(40))])), Ok(()));
-    world.contact("b", Contact::Online);
-    assert!(world.why("b").ends_with("channel stable goes first, and its newest rollout is not through"));
-    through(&mut world, "a");
-    assert!(world.why("b").contains("was asked"), "{}", world.why("b"));
-}
-
-/// Releases of one publish are known before any begins: whichever channel's name comes first.
-#[test]
-fn a_channel_goes_after_another_of_the_same_publish() {
-    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
-    let stable = world.key.channel.clone();
-    for name in ["edge", "zone"] {
-        // The one before is through, and would let it go.
-        through(&mut world, "a");
-        let seq = world.key.seq + 1;
-        let terms = RolloutTerms { after: vec![stable.clone()], ..all_at_once() };
-        let newer = release(&stable, seq, all_at_once(), vec![joining("a", WEB, Some(seq - 1))]);
-        let other = release(&name.parse().unwrap(), seq, terms, vec![joining(name, WEB, Some(40))]);
-        (world.key, world.id) = (newer.key.clone(), newer.id.clone());
-        let waits = other.key.clone();
-        assert_eq!(world.publish_together(vec![other, newer]), Ok(()));
-        world.contact(name, Contact::Online);
-        assert_eq!(world.rollouts.waits_to_begin(&waits), Some(BeginWait::Channel(stable.clone())), "{name}");
-        assert!(world.rollouts.member(&waits, &node_id(name)).unwrap().asked.is_none(), "{name}");
-    }
-}
-
-/// A halt is no end: whoever goes after it waits until an operator lets it go on.
-#[test]
-fn a_channel_waits_for_one_that_was_halted() {
-    let mut world = Driven::new(all_at_once(), &[("a", WEB), ("b", WEB)]);
-    let late: Channel = "late".parse().unwrap();
-    let terms = RolloutTerms { after: vec![world.key.channel.clone()], ..all_at_once() };
-    assert_eq!(world.publish(release(&late, 41, terms, vec![joining("c", WEB, Some(40))])), Ok(()));
-    world.contact("c", Contact::Online);
-    world.activate("a");
-    world.fail("a");
-    world.back("a");
-    assert_eq!(world.state(), RolloutState::Failed);
-    for _ in 0..2 {
-        assert!(world.why("c").ends_with("channel stable goes first, and its newest rollout is not through"));
-        world.wait(86_400);
-    }
-    world.command(RolloutCommand::Resume);
-    through(&mut world, "b");
-    assert!(world.why("c").contains("was asked"), "{}", world.why("c"));
-}
-
-/// One after the other, and nobody where they would wait for one another.
-#[test]
-fn channels_go_one_after_the_other_and_circles_hold_nobody() {
-    let after = |channel: &str| RolloutTerms { after: vec![channel.parse().unwrap()], ..all_at_once() };
-    let mut world = Driven::new(all_at_once(), &[("a", WEB)]);
-    for (channel, before, node) in [("mid", "stable", "m"), ("late", "mid", "l")] {
-        let nodes = vec![joining(node, WEB, Some(40))];
-        assert_eq!(world.publish(release(&channel.parse().unwrap(), 41, after(before), nodes)), Ok(()));
-        world.contact(node, Contact::Online);
-        let waits = format!("channel {before} goes first, and its newest rollout is not through");
-        assert!(world.why(node).ends_with(&waits), "{}", world.why(node));
-    }
-    // The next release of the first one would wait for the last.
-    let stable = world.key.channel.clone();
-    let nodes = vec![joining("a", WEB, Some(40))];
-    assert_eq!(world.publish(release(&stable, 42, after("late"), nodes)), Ok(()));
-    assert!(world.is_asked("a"), "what runs goes on");
-    assert!(world.why("l").contains("was asked"), "{}", world.why("l"));
-    assert!(world.why("m").ends_with("channel stable goes first, and its newest rollout is not through"));
 }
 
 /// Nobody is waited for who did not begin.
@@ -516,57 +316,6 @@ fn a_slot_that_a_halt_frees_is_taken_in_the_same_step() {
     world.fail("a");
     assert!(!world.is_asked("b"), "what was asked and did not begin is called off");
     assert!(world.why("c").contains("was asked"), "{}", world.why("c"));
-}
-
-/// A node that had no release waits for its wave as any other, and is pointed to nothing until then.
-#[test]
-fn who_joins_is_in_its_wave_whether_it_had_a_release_or_none() {
-    let mut world = Driven::new(canary_first(), &[("db", DB)]);
-    let channel = world.key.channel.clone();
-    for (name, before) in [("late", Some(40)), ("new", None)] {
-        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, before) });
-        world.contact(name, Contact::Online);
-    }
-    for (name, before) in [("late", Some(40)), ("new", None)] {
-        assert!(world.why(name).contains("its wave is closed"), "{}", world.why(name));
-        let pointer = world.rollouts.pointer(&node_id(name)).unwrap();
-        assert_eq!((pointer.release, pointer.dispatch.task), (before, RolloutTask::Hold), "{name}");
-    }
-    world.activate("db");
-    world.give(RolloutInput::Removed { channel, node: node_id("db") });
-    assert!(world.is_asked("late") && world.is_asked("new"), "who is removed in mid-wave holds nobody");
-    assert!(world.why("db").is_empty());
-}
-
-/// The first release of a channel goes through its waves: one that fails there halts it, and nobody else gets it. The host goes
-/// back to how it was found.
-#[test]
-fn a_first_release_goes_wave_by_wave() {
-    let mut world = Driven::new(all_at_once(), &[]);
-    let channel: Channel = "new".parse().unwrap();
-    let nodes = vec![joining("db", DB, None), joining("web", WEB, None)];
-    let first = release(&channel, 42, canary_first(), nodes);
-    (world.key, world.id) = (first.key.clone(), first.id.clone());
-    assert_eq!(world.publish(first), Ok(()));
-    for name in ["db", "web"] {
-        world.contact(name, Contact::Online);
-    }
-    assert!(world.is_asked("db") && !world.is_asked("web"));
-    assert_eq!(world.state(), RolloutState::Active, "nobody is confirmed");
-    world.activate("db");
-    world.fail("db");
-    assert_eq!(world.state(), RolloutState::Failed);
-    assert!(world.member("db").in_flight(), "until it is back");
-    let back = RolloutEventBody::RollbackComplete { release: 0 };
-    assert_eq!(world.say("db", back), EventAnswer::Accepted);
-    assert!(!world.member("db").in_flight() && world.member("db").state == NodeRolloutState::Reverted);
-    for name in ["db", "web"] {
-        let pointer = world.rollouts.pointer(&node_id(name)).unwrap();
-        assert_eq!((pointer.release, pointer.dispatch.task), (None, RolloutTask::Hold), "{name}");
-    }
-    world.give(RolloutInput::Joined { channel, node: joining("late", DB, None) });
-    world.contact("late", Contact::Online);
-    assert!(!world.is_asked("late"), "behind a halt who comes gets nothing");
 }
 
 #[test]
