@@ -399,7 +399,7 @@ async fn the_first_release_of_a_channel_goes_wave_by_wave() {
         assert!(why.contains("starts nothing any more"), "{why}");
     }
 
-    // The next release has another canary: of none of the hosts that wait a release of before is known.
+    // The next one has another canary: no host that waits for it is on a release of before.
     let second = release(&fleet, 2, Some(terms("web-2", OnFailure::Rollback)));
     operator.publish(&second).await.unwrap();
     nodes[1].until_asked().await;
@@ -408,6 +408,14 @@ async fn the_first_release_of_a_channel_goes_wave_by_wave() {
         assert_eq!(dispatch.task, RolloutTask::Hold);
         assert!(answer.offer.is_none(), "{} is offered {:?}", node.member.hostname, answer.offer);
     }
+    // One that goes to all at once ends both rollouts. Where another one comes before a host took it, the host is on it until
+    // its wave opens, and not on what it says that it failed in.
+    let third = release(&fleet, 3, None);
+    operator.publish(&third).await.unwrap();
+    let fourth = release(&fleet, 4, Some(terms("web-2", OnFailure::Rollback)));
+    operator.publish(&fourth).await.unwrap();
+    let (dispatch, answer) = nodes[0].until(|dispatch| dispatch.seq == 4).await;
+    assert_eq!((dispatch.task, answer.offer.unwrap().header), (RolloutTask::Hold, third.header));
 }
 
 /// ROL-8: each node is told to call in the slot that its hostname gives it: of a minute while a rollout is to change it, of
