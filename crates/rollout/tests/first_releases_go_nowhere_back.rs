@@ -16,10 +16,13 @@ use crate::waiting_has_a_cause::{DB, WEB, all_at_once, canary_first, confirm};
 /// A channel's first release halts and goes nowhere back, whatever its terms say: its nodes had none before.
 #[test]
 fn a_first_release_is_halted_and_nobody_can_take_it_back() {
-    let mut world = Driven::new(RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() }, &[]);
-    let channel = world.key.channel.clone();
+    let mut world = Driven::new(all_at_once(), &[]);
+    let terms = RolloutTerms { on_failure: OnFailure::Rollback, ..all_at_once() };
+    let nodes = vec![joining("a", WEB, None), joining("b", WEB, None)];
+    let first = release(&"new".parse().unwrap(), 42, terms, nodes);
+    (world.key, world.id) = (first.key.clone(), first.id.clone());
+    assert_eq!(world.publish(first), Ok(()));
     for name in ["a", "b"] {
-        world.give(RolloutInput::Joined { channel: channel.clone(), node: joining(name, WEB, None) });
         world.contact(name, Contact::Online);
         world.activate(name);
     }

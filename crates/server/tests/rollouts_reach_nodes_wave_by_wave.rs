@@ -388,7 +388,8 @@ async fn the_first_release_of_a_channel_goes_wave_by_wave() {
 
     let view = shown(&mut operator).await;
     let stand = [(NodeRolloutState::Pending, 2), (NodeRolloutState::Reverted, 1)];
-    assert_eq!((view.state, view.nodes), (RolloutState::Reverted, stand.into()));
+    assert_eq!((view.state, view.nodes), (RolloutState::Failed, stand.into()), "it goes nowhere back");
+    assert!(view.halt.is_some_and(|halt| !halt.goes_back));
     let why = explained(&mut operator, "web-1").await.cause.unwrap();
     assert!(why.contains("nginx does not answer"), "{why}");
     for node in &nodes[1..] {
