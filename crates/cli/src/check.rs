@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lang::{Diagnostics, SourceSpan, Value};
+use model::Timestamp;
 use resolve::{Fleet, IdleGroup, IdlePattern, IdleRevocation, Resolver, Unevaluated};
 use serde::Serialize;
 
@@ -129,10 +130,12 @@ pub fn fleet(dir: &Path) -> Result<Arc<Fleet>, Failure> {
 pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
     let checked = read(&mut RepoFolder::open(&args.dir)?)?;
     let traits = args.traits.as_deref().map(observed::of_directory).transpose()?;
+    // Asked once: what is counted from the signature reads the same wherever it shows.
+    let now = clock::now();
     let right = checked.fleet.as_ref().map_err(Clone::clone).and_then(|fleet| {
         let observed = traits.as_ref().map(|traits| checked.observed(traits)).transpose()?;
         // Nodes of patterns are known to the control plane alone.
-        let rollouts = fleet.rollouts(clock::now(), [])?;
+        let rollouts = fleet.rollouts(now, [])?;
         Ok((fleet, observed, rollouts))
     });
     match &right {
@@ -141,7 +144,7 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
             right_in_every_part(fleet, traits.as_ref(), observed.as_ref(), warned, screen)
         }
         Err(diagnostics) => {
-            let diagnostics = &all_mistakes(diagnostics, &checked.resolver);
+            let diagnostics = &all_mistakes(diagnostics, &checked.resolver, now);
             screen.result(&Mistakes { diagnostics }, || {
                 let text = resolve::render(diagnostics, &checked.resolver.tree());
                 let end = plural(diagnostics.len(), "mistake");
@@ -153,8 +156,8 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
 }
 
 /// The mistakes with what is wrong with the times of rollouts, which show also where other things are wrong.
-fn all_mistakes(found: &Diagnostics, resolver: &Resolver) -> Diagnostics {
-    let times = resolver.mistaken_times(clock::now());
+fn all_mistakes(found: &Diagnostics, resolver: &Resolver, now: Timestamp) -> Diagnostics {
+    let times = resolver.mistaken_times(now);
     if times.is_empty() || found.len() >= resolve::MAX_SHOWN {
         return found.clone();
     }
@@ -230,4 +233,34 @@ fn text(counted: &Counted<'_>, by_traits: bool) -> String {
         out.push_str(&format!("  and {} more (--json has all)\n", unevaluated.len() - MAX_SHOWN));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use resolve::Tree;
+
+    use super::*;
+
+    /// CFG-1: a mistake of times that shows with the whole fleet shows once.
+    #[test]
+    fn a_mistake_of_times_is_shown_once() -> Result<(), Box<dyn std::error::Error>> {
+        let rollouts = "rollouts:\n  stable:\n    waves:\n      - {name: a, percent: 10, notBefore: +48h}\n      \
+                        - {name: b, percent: 20, notBefore: +24h}\n";
+        let files = [
+            (
+                "fleet.yaml",
+                "format: 1\nname: acme\nchannels: {stable: {freshness: 24h}}\ndefaults: {channel: stable}\n",
+            ),
+            ("nodes.yaml", "nodes:\n  - match: [web-1.example.com]\n"),
+            ("rollouts.yaml", rollouts),
+        ];
+        let mut resolver = Resolver::new();
+        let changes = Tree::of(files).files.into_iter().map(|(path, file)| (path, Some(file)));
+        let (fleet, _) = resolver.update(changes.collect()).map_err(|found| format!("{found:?}"))?;
+        let now = Timestamp::from_secs(1_800_000_000);
+        let found = fleet.rollouts(now, []).err().ok_or("the second wave is before the first")?;
+        assert_eq!(all_mistakes(&found, &resolver, now), found);
+        assert_eq!(found.iter().map(|mistake| mistake.code).collect::<Vec<_>>(), ["E112"]);
+        Ok(())
+    }
 }

@@ -164,7 +164,10 @@ fn what_is_typed_wrong_is_named() {
     for (arguments, wanted) in [
         (["--fail", "120%"], "\"120%\" is no share of the nodes"),
         (["--offline", "5"], "\"5\" is no share of the nodes"),
-        (["--seed", "seven"], "invalid value 'seven' for '--seed <N>'"),
+        (
+            ["--seed", "seven"],
+            "invalid value 'seven' for '--seed <N>': a seed is a whole number from 0 to 18446744073709551615; another",
+        ),
         (["--seed", "-1"], "unexpected argument '-1'"),
         (["--nodes", "many"], "invalid value 'many' for '--nodes <N>'"),
         (["--at", "noon"], "not an RFC 3339 instant such as 2026-11-21T08:00:00Z"),

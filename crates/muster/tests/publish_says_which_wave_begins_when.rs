@@ -46,7 +46,8 @@ async fn in_words_and_as_json() {
     for line in [
         "rollout in channel stable:\n  canary  1 node, at once\n  data    1 node, after 100 % of canary confirmed it and soaked 30m, not before ",
         "\n  rest    1 node, after 100 % of data confirmed it and soaked 5m, not before ",
-        "; no wave takes web-2.test\n",
+        "; no wave takes web-2.test\n  none of its nodes is enrolled by now: it is through as soon as its last wave may begin, and a \
+         host that joins later takes the release at once, whatever its wave\n",
         "when more fail than a gate allows, it stops by itself, and the nodes that began go back to the release before\n",
     ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
@@ -56,6 +57,8 @@ async fn in_words_and_as_json() {
     let rollout = &published["plannedRollouts"][0];
     assert_eq!(rollout["id"], format!("stable@{COMMIT}"));
     assert_eq!(rollout["waves"][2]["takenByNoWave"], json!(["web-2.test"]));
+    assert_eq!(rollout["waves"][0]["nodes"], 1);
+    assert_eq!(rollout["waves"][0]["awaited"], 0, "nobody is enrolled");
     let header = header(&control).await;
     assert_eq!(header.requires, ["rollout"]);
     assert_eq!(header.rollout.as_ref().unwrap().waves.len(), 2);
@@ -169,6 +172,18 @@ async fn each_policy_that_changes_is_shown() {
         assert_eq!(code, 2, "{policy}: {text}");
         assert!(text.contains(shown), "{policy}: {shown:?} is not in\n{text}");
     }
+}
+
+/// A wave that people keep where it is holds nothing up, and the publish says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wave_that_is_pinned_is_told() {
+    let (control, dir) = (Control::start().await, tempfile::tempdir().unwrap());
+    let pinned =
+        "    onFailure: rollback\n    pins: [{nodes: [web-1.test], until: 2099-01-01, reason: audit}]\n";
+    write(dir.path(), &repo(&WAVES.replace("    onFailure: rollback\n", pinned)));
+    let (_, text) = run(&control, dir.path(), &["publish", "--dry-run"]).await;
+    let want = "  canary  1 node, at once; its node is pinned, so it holds nothing up\n";
+    assert!(text.contains(want), "{text}");
 }
 
 /// What shows only beside the time publishes nothing, and `check` says it with its place.

@@ -94,8 +94,9 @@ impl RehearsalReport {
         let then = match self.outcome {
             RehearsalOutcome::WentBack => format!("all of them are back after {}", span(self.lasts_secs)),
             _ => format!(
-                "{confirmed} are confirmed and {failed} failed, which stay on the release; {} are back on the one before",
-                of(|wave| wave.returned)
+                "{} confirmed and {failed} failed, which stay on the release; {} back on the one before",
+                be(confirmed),
+                be(of(|wave| wave.returned))
             ),
         };
         writeln!(f, "{} begun by then; at the end {then}", had(*begun, "node"))
@@ -107,7 +108,16 @@ impl RehearsalReport {
         }
         for BudgetReport { of, nodes, limit, peak } in &self.budgets {
             let when = peak.at_secs.map(|at| format!(", after {}", span(at))).unwrap_or_default();
-            writeln!(f, "budget `{of}`: {limit} of {nodes} may be in flight, {} were{when}", peak.most)?;
+            match *nodes {
+                0 => writeln!(f, "budget `{of}`: no node is in it")?,
+                nodes => writeln!(
+                    f,
+                    "budget `{of}`: {} of {nodes} may be in flight, {} {}{when}",
+                    limit.min(&nodes),
+                    peak.most,
+                    if peak.most == 1 { "was" } else { "were" }
+                )?,
+            }
         }
         Ok(())
     }
@@ -197,6 +207,11 @@ fn counted(count: usize, noun: &str) -> String {
 
 fn are(count: usize, noun: &str) -> String {
     format!("{} {}", counted(count, noun), if count == 1 { "is" } else { "are" })
+}
+
+/// `1 is`, `2 are`.
+fn be(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "is" } else { "are" })
 }
 
 fn had(count: usize, noun: &str) -> String {

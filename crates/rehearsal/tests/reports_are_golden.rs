@@ -99,3 +99,20 @@ fn what_no_probe_sees_is_named() {
     let report = golden("unseen", &rehearsal(terms(), unseen, shares("50%", "0%", "0%", "0%")));
     assert_eq!((report.outcome, report.faults.unseen), (RehearsalOutcome::Through, 10));
 }
+
+/// Of one node the words are those of one, and a budget without nodes says so.
+#[test]
+fn one_node_and_none_are_told_as_such() {
+    let budgets = vec![budget("tier=none", 1), budget("tier=db", 50)];
+    let all_fail = shares("100%", "0%", "0%", "0%");
+    let mut report = rehearse(&rehearsal(RolloutTerms { budgets, ..terms() }, nodes(100), all_fail)).unwrap();
+    let text = report.to_string();
+    assert!(text.contains("budget `tier=none`: no node is in it\n"), "{text}");
+    assert!(text.contains("budget `tier=db`: 25 of 25 may be in flight, 1 was, after "), "{text}");
+    let canary = &mut report.waves[0];
+    (canary.confirmed, canary.failed, canary.returned) = (1, 0, 1);
+    let text = report.to_string();
+    let want =
+        "at the end 1 is confirmed and 0 failed, which stay on the release; 1 is back on the one before\n";
+    assert!(text.contains(want), "{text}");
+}

@@ -1,12 +1,13 @@
 //! [`RolloutPolicy`]: how the releases of a channel reach its nodes, as the fleet repo declares it; and
 //! [`ChannelRollout`]: what that comes to for one release (ROL-1).
 
+mod warnings;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lang::{Diagnostics, Selector, Value};
 use model::health_probe::{HealthProbeMode, MAX_PROBES};
-use model::time::when;
 use model::{Channel, Hostname, Timestamp};
 use rollout::{Coverage, CoverageMistake, Placement, PossiblePlaces, RolloutRules, takes};
 use trust::RolloutTerms;
@@ -17,7 +18,6 @@ pub use crate::decl::rollouts::NotBefore;
 use crate::resolver::Fleet;
 use crate::sink::Sink;
 use crate::specialize::NodeSpec;
-use crate::yaml::Spanned;
 
 /// The most hostnames that are named of the nodes that no wave takes.
 const MAX_NAMED: usize = 5;
@@ -80,6 +80,12 @@ pub struct PlannedWave {
     pub gate: GateTerms,
     /// How many nodes are in it.
     pub nodes: usize,
+    /// How many of them are pinned.
+    pub pinned: usize,
+    /// How many of them are enrolled.
+    pub enrolled: usize,
+    /// How many of them are enrolled and not pinned: the wave waits for no other node.
+    pub awaited: usize,
     /// No wave that is declared takes them: they are in the implied last one.
     pub is_implied: bool,
     /// The first nodes of an implied wave, by name.
@@ -91,12 +97,30 @@ pub struct PlannedWave {
 struct ChannelNodes {
     placements: Vec<Placement>,
     rest: BTreeSet<Hostname>,
+    /// By the index of a wave.
+    waiting: BTreeMap<usize, WaitCounts>,
     /// Where nodes of patterns may be, however many are enrolled.
     possible: PossiblePlaces,
     /// The first node that has too many probes.
     over: Option<NodeOfManyProbes>,
     /// Waves with a node that an enforcing probe is asked of.
     probed: BTreeSet<u16>,
+}
+
+/// For how many nodes of a wave it may wait, and for how many not.
+#[derive(Clone, Copy, Default)]
+struct WaitCounts {
+    pinned: usize,
+    enrolled: usize,
+    awaited: usize,
+}
+
+impl WaitCounts {
+    fn add(&mut self, is_pinned: bool, is_enrolled: bool) {
+        self.pinned += usize::from(is_pinned);
+        self.enrolled += usize::from(is_enrolled);
+        self.awaited += usize::from(is_enrolled && !is_pinned);
+    }
 }
 
 /// The enforcing probes of a fleet: what says that a node is well with a release.
@@ -140,7 +164,7 @@ struct NodeOfManyProbes {
 
 impl Fleet {
     /// The rollouts of a release that is signed at a time, channel by channel. Counted are the nodes that are named
-    /// exactly, and those of `enrolled` that a pattern takes.
+    /// exactly, and those of `enrolled` that a pattern takes. Where nobody knows who is enrolled each wave counts none.
     ///
     /// # Errors
     /// What of the declared policies shows only beside the time or the nodes: a `notBefore` that is past or falls, edges
@@ -174,8 +198,8 @@ impl Fleet {
                 sink.error(&first.file, "E099", first.at, message)
                     .help("narrow the probes by `where` or `nodes`");
             }
-            let idle = after_nothing(rollout, &channel, declared);
-            let unprobed = unprobed(rollout, &channel, rules, &own);
+            let idle = warnings::after_nothing(rollout, &channel, declared);
+            let unprobed = warnings::unprobed(rollout, &channel, rules, &own);
             let mut planned = planned(rollout, channel, rules, own, created, &mut sink);
             planned.warnings.extend(idle);
             planned.warnings.extend(unprobed);
@@ -213,9 +237,11 @@ impl Fleet {
         };
         let probes: Vec<Option<Selector>> = declared.into_iter().flatten().map(nodes_of).collect();
         let watching = Watching::of(&self.context().probes);
+        let enrolled: BTreeSet<&str> = enrolled.into_iter().collect();
         let exact = specialized.exact.iter().map(|(name, spec)| (&**name, spec));
         let by_pattern = enrolled
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|name| specialized.exact.get(*name).is_none())
             .filter_map(|name| Some((name, specialized.node(name)?)));
         let mut nodes: BTreeMap<&'r str, ChannelNodes> = BTreeMap::new();
@@ -238,6 +264,8 @@ impl Fleet {
                 own.over = Some(NodeOfManyProbes { hostname: hostname.clone(), probes: count });
             }
             own.placements.push(placement);
+            let waiting = own.waiting.entry(placement.wave.into()).or_default();
+            waiting.add(placement.pinned.is_some(), enrolled.contains(name));
             if watching.is_of(&hostname, &facts) {
                 own.probed.insert(placement.wave);
             }
@@ -275,115 +303,35 @@ fn planned(
     report(&declared.file, &declared.decl, &found, sink);
     past(&declared.file, &declared.decl, created, sink);
     let coverage = Coverage::of(rules, nodes.placements).expecting(&nodes.possible);
-    let mut warnings = over(declared, created);
-    warnings.extend(same_budgets(declared));
+    let mut warned = warnings::over(declared, created);
+    warned.extend(warnings::same_budgets(declared));
     for mistake in coverage.mistakes(rules) {
-        let edge = declared.decl.edges.first().map_or(declared.decl.channel.at, |edge| edge.at);
+        let at = warnings::place_of(declared, &mistake);
         if let CoverageMistake::EdgeCycle(_) = mistake {
-            sink.error(&declared.file, "E114", edge, mistake.to_string()).help("drop one of these edges");
+            sink.error(&declared.file, "E114", at, mistake.to_string()).help("drop one of these edges");
         } else if !matches!(mistake, CoverageMistake::EdgeAgainstWaves { .. }) {
             // Canaries of every tier are no slip of the pen: an edge holds among the nodes of open waves.
-            let line = line_of(declared, &mistake);
-            warnings.push(format!("{}:{line}: channel {channel}: {mistake}", declared.file));
+            warned.push(format!("{}:{}: channel {channel}: {mistake}", declared.file, at.line));
         }
     }
-    let wave = |index: usize| PlannedWave {
-        name: rules.wave_name(index).to_owned(),
-        not_before: rules.not_before(index),
-        gate: rules.gate(index),
-        nodes: coverage.in_wave(index),
-        is_implied: index >= terms.waves.len(),
-        first: if index < terms.waves.len() {
-            Vec::new()
-        } else {
-            nodes.rest.iter().take(MAX_NAMED).cloned().collect()
-        },
+    let wave = |index: usize| {
+        let WaitCounts { pinned, enrolled, awaited } = nodes.waiting.get(&index).copied().unwrap_or_default();
+        PlannedWave {
+            name: rules.wave_name(index).to_owned(),
+            not_before: rules.not_before(index),
+            gate: rules.gate(index),
+            nodes: coverage.in_wave(index),
+            pinned,
+            enrolled,
+            awaited,
+            is_implied: index >= terms.waves.len(),
+            first: if index < terms.waves.len() {
+                Vec::new()
+            } else {
+                nodes.rest.iter().take(MAX_NAMED).cloned().collect()
+            },
+        }
     };
     let waves = (0..rules.waves()).map(wave).filter(|wave| !wave.is_implied || wave.nodes > 0).collect();
-    ChannelRollout { channel, terms: Arc::new(terms.clone()), waves, warnings }
-}
-
-/// Channels that it goes after and that have no rollout to wait for.
-fn after_nothing(
-    declared: &DeclaredRollout,
-    channel: &Channel,
-    all: &BTreeMap<String, DeclaredRollout>,
-) -> Vec<String> {
-    let idle = declared.decl.after.iter().filter(|after| !all.contains_key(&after.value));
-    let warning = |after: &Spanned<String>| {
-        let (file, line) = (&declared.file, after.at.line);
-        format!(
-            "{file}:{line}: channel {channel} goes after {}, which has no rollout: it waits for nothing",
-            after.value
-        )
-    };
-    idle.map(warning).collect()
-}
-
-/// Waves of whose nodes nothing asks whether they are well.
-fn unprobed(
-    declared: &DeclaredRollout,
-    channel: &Channel,
-    rules: &RolloutRules,
-    nodes: &ChannelNodes,
-) -> Option<String> {
-    let filled: BTreeSet<u16> = nodes.placements.iter().map(|placement| placement.wave).collect();
-    let names: Vec<&str> =
-        filled.difference(&nodes.probed).map(|wave| rules.wave_name(usize::from(*wave))).collect();
-    let (file, line) = (&declared.file, declared.decl.channel.at.line);
-    (!names.is_empty()).then(|| {
-        format!(
-            "{file}:{line}: channel {channel}: no enforcing probe is asked of any node of {}: whatever the release does to \
-             it, it is confirmed",
-            names.join(", ")
-        )
-    })
-}
-
-/// Budgets of the same nodes: the smaller one counts, and the other one does nothing.
-fn same_budgets(declared: &DeclaredRollout) -> Vec<String> {
-    let budgets = &declared.decl.budgets;
-    let is_same = |index: usize, of: &Selector| {
-        budgets.iter().take(index).any(|other| other.value.of.as_str() == of.as_str())
-    };
-    let twice = budgets.iter().enumerate().filter(|(index, budget)| is_same(*index, &budget.value.of));
-    twice
-        .map(|(_, budget)| {
-            let (file, line, of) = (&declared.file, budget.at.line, budget.value.of.as_str());
-            format!("{file}:{line}: another budget is of the same nodes (`{of}`): both count, so write both limits into one")
-        })
-        .collect()
-}
-
-/// Pins that are over, and count no more.
-fn over(declared: &DeclaredRollout, created: Timestamp) -> Vec<String> {
-    let over = declared.decl.pins.iter().filter(|pin| pin.until.value <= created);
-    over.map(|pin| {
-        let nodes: Vec<&str> = pin.nodes.iter().map(|node| node.value.as_str()).collect();
-        let until = when(pin.until.value, created);
-        let (file, line) = (&declared.file, pin.at.line);
-        format!("{file}:{line}: the pin of {} is over since {until}, and counts no more", nodes.join(", "))
-    })
-    .collect()
-}
-
-fn line_of(declared: &DeclaredRollout, mistake: &CoverageMistake) -> u32 {
-    let decl = &declared.decl;
-    let at = match mistake {
-        CoverageMistake::EmptyWave(name) => {
-            decl.waves.iter().find(|wave| wave.name.value == *name).map(|wave| wave.name.at)
-        }
-        CoverageMistake::EmptyBudget(of) => {
-            decl.budgets.iter().find(|budget| budget.value.of.as_str() == of).map(|budget| budget.at)
-        }
-        CoverageMistake::EmptyEdge { before, after }
-        | CoverageMistake::EdgeAgainstWaves { before, after } => {
-            let is = |edge: &trust::rollout_terms::NodeEdge| {
-                edge.before.as_str() == before && edge.after.as_str() == after
-            };
-            decl.edges.iter().find(|edge| is(&edge.value)).map(|edge| edge.at)
-        }
-        CoverageMistake::EdgeCycle(_) => None,
-    };
-    at.unwrap_or(decl.channel.at).line
+    ChannelRollout { channel, terms: Arc::new(terms.clone()), waves, warnings: warned }
 }

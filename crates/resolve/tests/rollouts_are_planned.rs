@@ -169,10 +169,42 @@ fn what_shows_only_beside_time_and_nodes_is_named_where_it_stands() {
     );
     let far = waves("      - {name: a, nodes: \"*\", notBefore: 2029-01-01}\n");
     assert!(wrong(&far)[0].starts_with("4:42 E112 wave `a` begins 2029"), "{:?}", wrong(&far));
+    for (staged, hint) in [
+        (&past, "drop `notBefore`, give it a later time, or count from the signature, as in `+24h`"),
+        (&falls, "give it a later time, or none: it begins after the waves before it in any case"),
+        (&far, "give it a time within a year of the signature, such as `+30d`"),
+    ] {
+        assert_eq!(fleet(staged).rollouts(NOW, []).unwrap_err()[0].help.as_deref(), Some(hint));
+    }
     // Each edge is right alone; a node that is in both ends would wait for itself.
     let circle = "rollouts:\n  stable:\n    edges:\n      - {before: 'labels.tier == \"web\"', after: {nodes: \"web-*.example.com\"}}\n";
     let found = wrong(circle);
     assert!(found[0].starts_with("4:9 E114 the edges "), "{found:?}");
+    // An edge beside it is not to blame.
+    let beside = circle.replace(
+        "edges:\n",
+        "edges:\n      - {before: 'labels.tier == \"db\"', after: {nodes: \"lab-*.example.com\"}}\n",
+    );
+    let found = wrong(&beside);
+    assert!(found[0].starts_with("5:9 E114 the edges "), "{found:?}");
+}
+
+/// A wave waits neither for who is pinned nor for who is not enrolled.
+#[test]
+fn each_wave_says_how_many_it_waits_for() {
+    let staged = "rollouts:\n  stable:\n    waves:\n      - {name: canary, nodes: web-1.example.com}\n      \
+                  - {name: data, nodes: [\"db-*.example.com\", \"lab-*.example.com\"]}\n    \
+                  pins: [{nodes: [web-1.example.com, db-1.example.com], until: 2099-01-31}]\n";
+    let planned = planned(staged);
+    let waves: Vec<_> = planned[0]
+        .waves
+        .iter()
+        .map(|wave| (wave.name.as_str(), wave.nodes, wave.pinned, wave.enrolled, wave.awaited))
+        .collect();
+    assert_eq!(waves, [("canary", 1, 1, 1, 0), ("data", 2, 1, 1, 1), ("rest", 1, 0, 0, 0)]);
+    let over = fleet(&staged.replace("2099", "2020")).rollouts(NOW, ["web-1.example.com"]).unwrap();
+    let canary = &over[0].waves[0];
+    assert_eq!((canary.pinned, canary.awaited), (0, 1), "a pin that is over keeps nobody");
 }
 
 #[test]

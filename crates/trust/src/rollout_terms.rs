@@ -10,6 +10,7 @@
 //! `rollout` crate's coverage.
 
 mod check;
+mod cycles;
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use model::{Channel, Hostname, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use check::{TermsMistake, channel_cycle};
+pub use check::{TermsEntry, TermsMistake};
+pub use cycles::cycles;
 
 /// The most waves of one rollout, the implied last one not counted.
 pub const MAX_WAVES: usize = 32;

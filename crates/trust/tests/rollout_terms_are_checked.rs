@@ -10,8 +10,8 @@ use model::window::DeclaredWindow;
 use model::{Channel, Timestamp};
 use trust::RolloutTerms;
 use trust::rollout_terms::{
-    BudgetTerms, FreezeTerms, GateTerms, MAX_WAVES, NodeEdge, PinTerms, TermsMistake, WaveMembers, WaveTerms,
-    channel_cycle,
+    BudgetTerms, FreezeTerms, GateTerms, MAX_WAVES, NodeEdge, PinTerms, TermsEntry, TermsMistake,
+    WaveMembers, WaveTerms, cycles,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -175,13 +175,55 @@ fn good_terms_have_no_mistake_and_one_form() {
     assert_eq!(serde_json::from_str::<RolloutTerms>("{}").unwrap(), empty);
 }
 
+/// Two entries may be called alike: a mistake names the one that is wrong.
 #[test]
-fn channels_in_a_circle_are_found() {
-    let (a, b, c) = (channel("a"), channel("b"), channel("c"));
-    let circle = [(a.clone(), vec![b.clone()]), (b.clone(), vec![c.clone()]), (c.clone(), vec![a.clone()])];
-    let found = channel_cycle(circle.iter().map(|(channel, after)| (channel, after.as_slice()))).unwrap();
-    assert_eq!(found.len(), 4);
-    assert_eq!(found.first(), found.last());
-    let line = [(a, vec![b.clone()]), (b, vec![c])];
-    assert_eq!(channel_cycle(line.iter().map(|(channel, after)| (channel, after.as_slice()))), None);
+fn each_mistake_says_which_entry_is_meant() {
+    let budget = |max| BudgetTerms { of: selector("*"), in_flight: None, max: Some(max) };
+    let terms = RolloutTerms {
+        budgets: [0, 0, 2].map(budget).to_vec(),
+        waves: vec![wave("a", WaveMembers::Percent(0)), wave("a", WaveMembers::Percent(10))],
+        seed: "r41".to_owned(),
+        ..RolloutTerms::default()
+    };
+    let entry = |index, name: &str| TermsEntry { index, name: name.to_owned() };
+    assert_eq!(
+        terms.mistakes(&channel("stable"), NOW),
+        [
+            TermsMistake::Percent { wave: entry(0, "a"), percent: 0 },
+            TermsMistake::WaveTwice(entry(1, "a")),
+            TermsMistake::BudgetOfNothing(entry(0, "*")),
+            TermsMistake::BudgetOfNothing(entry(1, "*")),
+            TermsMistake::BudgetTwice(entry(1, "*")),
+        ]
+    );
+}
+
+/// Each cycle is named by an edge that lies on it, those beside another one too, and without these edges there is none.
+#[test]
+fn every_cycle_is_found() {
+    let found = |edges: &[(&'static str, &'static str)]| {
+        let found = cycles(edges);
+        let closing = |index: usize| found.iter().any(|(edge, _)| *edge == index);
+        let rest = edges.iter().enumerate().filter(|(index, _)| !closing(*index)).map(|(_, edge)| *edge);
+        assert_eq!(cycles(&rest.collect::<Vec<_>>()), [], "{edges:?}");
+        for (edge, path) in &found {
+            let (from, to) = edges[*edge];
+            assert!(path.windows(2).any(|pair| pair == [from, to]), "{from} to {to} is not on {path:?}");
+        }
+        found.into_iter().map(|(edge, path)| (edge, path.join(" "))).collect::<Vec<_>>()
+    };
+    let said = |edge: usize, path: &str| (edge, path.to_owned());
+    assert_eq!(found(&[("a1", "a2"), ("a2", "a1"), ("a1", "a3")]), [said(1, "a1 a2 a1")]);
+    assert_eq!(
+        found(&[("a", "b"), ("c", "c"), ("b", "a"), ("x", "y"), ("y", "x")]),
+        [said(1, "c c"), said(2, "a b a"), said(4, "x y x")]
+    );
+    assert_eq!(
+        found(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "b")]),
+        [said(2, "a b c a"), said(3, "b c b")]
+    );
+    assert_eq!(found(&[("a", "b"), ("a", "b"), ("b", "c"), ("a", "c")]), []);
+    let long: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+    let chain: Vec<(&str, &str)> = long.windows(2).map(|pair| (&*pair[0], &*pair[1])).collect();
+    assert_eq!(cycles(&chain), []);
 }

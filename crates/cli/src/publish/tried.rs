@@ -25,8 +25,9 @@ fn said<'r>(rollouts: impl Iterator<Item = &'r RolloutView>) -> Option<String> {
     let names: Vec<&str> = channels.iter().map(|rollout| Channel::as_str(&rollout.channel)).collect();
     let (channels, seq, state) = (names.join(", "), first.seq, first.state.words());
     Some(format!(
-        "note: the rollout of release {seq} in {channels} is {state} ({}); to have the same content tried once more, publish \
-         it under another label: {}",
+        "note: the rollout of release {seq} in {channels} is {state} ({}). A host that went back from this content by itself \
+         (a probe, the switch or the agent failed) refuses it again, until something of it differs; to have the same \
+         content tried once more by the others, publish it under another label: {}",
         muster(&format!("rollout show {}", first.id)),
         muster("publish --repo DIR --ref LABEL")
     ))
@@ -47,6 +48,9 @@ mod tests {
         };
         let back = said([view("Reverted")?].iter()).unwrap_or_default();
         assert!(back.starts_with("note: the rollout of release 5 in stable is back"), "{back}");
+        assert!(back.contains(
+            "went back from this content by itself (a probe, the switch or the agent failed) refuses it again"
+        ));
         assert!(back.ends_with("under another label: muster publish --repo DIR --ref LABEL"), "{back}");
         assert_eq!(said([view("Active")?, view("Terminal")?].iter()), None);
         Ok(())

@@ -65,11 +65,18 @@ pub struct RehearseArgs {
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
     /// What draws the nodes with which something goes wrong: a number
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     seed: u64,
     /// When the release is signed and published [default: now]
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let number = text.parse();
+    number.map_err(|_| {
+        format!("a seed is a whole number from 0 to {}; another one draws other nodes", u64::MAX)
+    })
 }
 
 /// Why nothing is rehearsed.

@@ -1,6 +1,6 @@
 //! Rollouts and probes beside the rest of the fleet: channels, windows, pinned nodes, and what the terms themselves find.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::health_probe::ChannelProbe;
@@ -8,7 +8,7 @@ use model::time::when;
 use model::window::DeclaredWindow;
 use model::{Channel, Timestamp};
 use trust::RolloutTerms;
-use trust::rollout_terms::{FreezeTerms, PinTerms, TermsMistake, WaveTerms, channel_cycle};
+use trust::rollout_terms::{FreezeTerms, PinTerms, TermsEntry, TermsMistake, WaveTerms, cycles};
 
 use super::context::Context;
 use crate::decl::rollouts::{NotBefore, RolloutDecl, StagedDecl, WaveDecl};
@@ -56,7 +56,7 @@ pub(super) fn read(files: &Files, context: &mut Context, sink: &mut Sink) {
             channel.probes = context.probes.iter().map(|declared| declared.probe.clone()).collect();
         }
     }
-    circle_of_channels(context, sink);
+    circles_of_channels(context, sink);
 }
 
 fn probes(path: &str, staged: &StagedDecl, context: &mut Context, sink: &mut Sink) {
@@ -191,8 +191,9 @@ pub(crate) fn past(path: &str, decl: &RolloutDecl, created: Timestamp, sink: &mu
 
 /// Reports what is wrong with terms where it stands.
 pub(crate) fn report(path: &str, decl: &RolloutDecl, found: &[TermsMistake], sink: &mut Sink) {
-    for mistake in found {
-        let place = place(mistake, decl);
+    for (index, mistake) in found.iter().enumerate() {
+        let same = found.iter().take(index).filter(|other| *other == mistake).count();
+        let place = place(mistake, same, decl);
         sink.error(path, place.code, place.at, mistake.to_string()).maybe_help(place.help.map(str::to_owned));
     }
 }
@@ -204,42 +205,53 @@ struct MistakePlace {
     help: Option<&'static str>,
 }
 
-fn place(mistake: &TermsMistake, decl: &RolloutDecl) -> MistakePlace {
+/// The place of a mistake, before which so many were the same.
+fn place(mistake: &TermsMistake, same: usize, decl: &RolloutDecl) -> MistakePlace {
     let whole = decl.channel.at;
-    let wave = |name: &String| decl.waves.iter().rfind(|wave| wave.name.value == *name);
-    let name_of = |name: &String| wave(name).map_or(whole, |wave| wave.name.at);
-    let members_of = |name: &String| wave(name).map_or(whole, |wave| wave.members.at);
-    let budget_of = |of: &String| {
-        decl.budgets.iter().rfind(|budget| budget.value.of.as_str() == of).map_or(whole, |budget| budget.at)
+    // The terms have the entries of the declaration, in its order.
+    let wave = |entry: &TermsEntry| decl.waves.get(entry.index);
+    let name_of = |entry: &TermsEntry| wave(entry).map_or(whole, |wave| wave.name.at);
+    let members_of = |entry: &TermsEntry| wave(entry).map_or(whole, |wave| wave.members.at);
+    let time_of = |entry: &TermsEntry| {
+        wave(entry).and_then(|wave| wave.not_before.as_ref()).map_or(whole, |time| time.at)
     };
-    let time_of =
-        |name: &String| wave(name).and_then(|wave| wave.not_before.as_ref()).map_or(whole, |time| time.at);
-    let after_of = |channel: &Channel| {
-        decl.after.iter().rfind(|after| after.value == channel.as_str()).map_or(whole, |after| after.at)
+    let budget_of = |entry: &TermsEntry| decl.budgets.get(entry.index).map_or(whole, |budget| budget.at);
+    let after_of = |channel: &Channel, skipped: usize| {
+        let mut named = decl.after.iter().filter(|after| after.value == channel.as_str());
+        named.nth(skipped).map_or(whole, |after| after.at)
     };
     let (code, at, help) = match mistake {
         TermsMistake::TooMany { .. } => ("E099", whole, None),
         TermsMistake::TooLarge(_) => ("E099", whole, Some("groups and labels say the same in fewer bytes")),
-        TermsMistake::WaveName(name) => ("E023", name_of(name), None),
-        TermsMistake::WaveTwice(name) => ("E008", name_of(name), Some("name one of them otherwise")),
-        TermsMistake::RestNotLast(name) => ("E111", name_of(name), Some("move it to the end, or drop it")),
+        TermsMistake::WaveName(wave) => ("E023", name_of(wave), None),
+        TermsMistake::WaveTwice(wave) => ("E008", name_of(wave), Some("name one of them otherwise")),
+        TermsMistake::RestNotLast(wave) => ("E111", name_of(wave), Some("move it to the end, or drop it")),
         TermsMistake::Percent { wave, .. } | TermsMistake::PercentFalls { wave, .. } => {
             ("E111", members_of(wave), Some("as in 1, 10, 50"))
         }
-        TermsMistake::NoSeed(name) => ("E111", members_of(name), None),
-        TermsMistake::NotBeforeFalls { wave, .. } | TermsMistake::NotBeforeTooFar { wave, .. } => {
-            ("E112", time_of(wave), Some("`+24h` is counted from the signature, and never lies in the past"))
+        TermsMistake::NoSeed(wave) => ("E111", members_of(wave), None),
+        TermsMistake::NotBeforeFalls { wave, .. } => (
+            "E112",
+            time_of(wave),
+            Some("give it a later time, or none: it begins after the waves before it in any case"),
+        ),
+        TermsMistake::NotBeforeTooFar { wave, .. } => {
+            ("E112", time_of(wave), Some("give it a time within a year of the signature, such as `+30d`"))
         }
-        TermsMistake::Soak(name) | TermsMistake::Success { wave: name, .. } => ("E017", name_of(name), None),
+        TermsMistake::Soak(wave) | TermsMistake::Success { wave, .. } => ("E017", name_of(wave), None),
         TermsMistake::Observed { .. } => ("E063", whole, None),
-        TermsMistake::BudgetOfNothing(of) => ("E113", budget_of(of), Some("a budget is at least 1, or 1%")),
-        TermsMistake::BudgetWithoutLimit(of) => ("E113", budget_of(of), None),
-        TermsMistake::BudgetTwice(of) => ("E113", budget_of(of), Some("drop one of the two")),
-        TermsMistake::EdgeCycle(_) => {
-            ("E114", decl.edges.last().map_or(whole, |edge| edge.at), Some("drop one of these edges"))
+        TermsMistake::BudgetOfNothing(budget) => {
+            ("E113", budget_of(budget), Some("a budget is at least 1, or 1%"))
         }
-        TermsMistake::AfterItself(channel) => ("E114", after_of(channel), Some("drop it")),
-        TermsMistake::AfterTwice(channel) => ("E008", after_of(channel), Some("drop one of the two")),
+        TermsMistake::BudgetWithoutLimit(budget) => ("E113", budget_of(budget), None),
+        TermsMistake::BudgetTwice(budget) => ("E113", budget_of(budget), Some("drop one of the two")),
+        TermsMistake::EdgeCycle { edge, .. } => {
+            ("E114", decl.edges.get(*edge).map_or(whole, |edge| edge.at), Some("drop one of these edges"))
+        }
+        TermsMistake::AfterItself(channel) => ("E114", after_of(channel, same), Some("drop it")),
+        TermsMistake::AfterTwice(channel) => {
+            ("E008", after_of(channel, same + 1), Some("drop one of the two"))
+        }
         TermsMistake::ConfirmWindow(_) | TermsMistake::ConfirmTries(_) => ("E017", decl.confirm_at, None),
         TermsMistake::TextTooLong { .. } => ("E017", whole, None),
         TermsMistake::PinOfNobody(until) | TermsMistake::PinOver { until, .. } => {
@@ -247,8 +259,8 @@ fn place(mistake: &TermsMistake, decl: &RolloutDecl) -> MistakePlace {
             ("E115", pin.map_or(whole, |pin| pin.until.at), Some("drop the pin, or give it a later day"))
         }
         TermsMistake::PinTwice(node) => {
-            let named = decl.pins.iter().flat_map(|pin| &pin.nodes).rfind(|named| named.value == *node);
-            ("E115", named.map_or(whole, |named| named.at), Some("drop one of the two"))
+            let mut named = decl.pins.iter().flat_map(|pin| &pin.nodes).filter(|named| named.value == *node);
+            ("E115", named.nth(same + 1).map_or(whole, |named| named.at), Some("drop one of the two"))
         }
         TermsMistake::Freeze { name, .. } => {
             let window = decl.freeze.iter().find(|window| window.value == *name);
@@ -263,20 +275,23 @@ fn place(mistake: &TermsMistake, decl: &RolloutDecl) -> MistakePlace {
     MistakePlace { code, at, help }
 }
 
-/// Channels that go after one another in a circle: none of them would ever begin.
-fn circle_of_channels(context: &Context, sink: &mut Sink) {
-    let parsed: BTreeMap<Channel, &DeclaredRollout> = context
-        .rollouts
-        .iter()
-        .filter_map(|(name, declared)| Some((name.parse().ok()?, declared)))
-        .filter(|(channel, declared)| !declared.policy.terms.after.contains(channel))
-        .collect();
-    let after = parsed.iter().map(|(channel, declared)| (channel, declared.policy.terms.after.as_slice()));
-    let Some(circle) = channel_cycle(after) else { return };
-    let Some(declared) = circle.last().and_then(|name| context.rollouts.get(*name)) else { return };
-    let at = declared.decl.after.first().map_or(declared.decl.channel.at, |after| after.at);
-    let message = format!("the channels go after one another in a circle: {}", circle.join(" before "));
-    sink.error(&declared.file, "E114", at, message).help("let one of them go without `after`");
+/// Channels that go after one another in a circle: none of them would ever begin. One that goes after itself is a mistake
+/// of its terms.
+fn circles_of_channels(context: &Context, sink: &mut Sink) {
+    let mut edges = Vec::new();
+    let mut places = Vec::new();
+    for (name, declared) in &context.rollouts {
+        let mut seen = BTreeSet::from([name.as_str()]);
+        for after in declared.decl.after.iter().filter(|after| seen.insert(&after.value)) {
+            edges.push((after.value.as_str(), name.as_str()));
+            places.push((&declared.file, after.at));
+        }
+    }
+    for (edge, circle) in cycles(&edges) {
+        let Some((file, at)) = places.get(edge) else { continue };
+        let message = format!("the channels go after one another in a circle: {}", circle.join(" before "));
+        sink.error(file, "E114", *at, message).help("let one of them go without `after`");
+    }
 }
 
 /// Pinned nodes that no entry of nodes matches, or that are in another channel.

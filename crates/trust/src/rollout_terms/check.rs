@@ -1,6 +1,7 @@
 //! What is wrong with [`RolloutTerms`], all of it at once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use lang::Selector;
 use model::collect::CollectInserting;
@@ -10,6 +11,7 @@ use model::time::when;
 use model::window::{ReadWindowError, TimeWindow};
 use model::{Channel, Hostname, Timestamp};
 
+use super::cycles::cycles;
 use super::{
     CONFIRM_WINDOW_SECS, MAX_AFTER, MAX_BUDGETS, MAX_CONFIRM_TRIES, MAX_EDGES, MAX_FREEZES, MAX_NOT_BEFORE,
     MAX_PINNED, MAX_PINS, MAX_SOAK_SECS, MAX_TERMS_BYTES, MAX_TERMS_TEXT, MAX_WAVES, REST, RolloutTerms,
@@ -20,6 +22,21 @@ use super::{
 const WEEK_MINUTES: i64 = 7 * 24 * 60;
 /// A minute, in milliseconds.
 const MINUTE_MILLIS: i64 = 60_000;
+
+/// An entry of a list of the terms: which one it is, and its name or its nodes. Two entries may be called alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TermsEntry {
+    /// Its index.
+    pub index: usize,
+    /// What it is called.
+    pub name: String,
+}
+
+impl fmt::Display for TermsEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
 
 /// Something wrong with the terms of a rollout. A release with one is not signed, and refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,19 +63,19 @@ pub enum TermsMistake {
         what: &'static str,
     },
     /// A wave's name.
-    #[error("{0:?} is no name of a wave: a to z, 0 to 9, '-' and '_', a letter or digit first")]
-    WaveName(String),
+    #[error("{:?} is no name of a wave: a to z, 0 to 9, '-' and '_', a letter or digit first", .0.name)]
+    WaveName(TermsEntry),
     /// Two waves of one name.
     #[error("two waves are called `{0}`")]
-    WaveTwice(String),
+    WaveTwice(TermsEntry),
     /// `rest` that takes not the rest, or not as the last wave.
     #[error("wave `{0}`: what takes the rest is the last wave, and only it is called `{REST}`")]
-    RestNotLast(String),
+    RestNotLast(TermsEntry),
     /// A percentage of 0 or of more than 100.
     #[error("wave `{wave}` takes {percent} %, and a wave takes 1 % to 100 % of the channel")]
     Percent {
         /// The wave.
-        wave: String,
+        wave: TermsEntry,
         /// What it takes.
         percent: u8,
     },
@@ -69,7 +86,7 @@ pub enum TermsMistake {
     )]
     PercentFalls {
         /// The wave.
-        wave: String,
+        wave: TermsEntry,
         /// What it takes.
         percent: u8,
         /// What was taken before.
@@ -77,12 +94,12 @@ pub enum TermsMistake {
     },
     /// A percent wave and no seed.
     #[error("wave `{0}` draws its nodes, and there is no seed")]
-    NoSeed(String),
+    NoSeed(TermsEntry),
     /// A `notBefore` before that of an earlier wave.
     #[error("wave `{wave}` begins at {at} at the earliest, before an earlier wave ({before})")]
     NotBeforeFalls {
         /// The wave.
-        wave: String,
+        wave: TermsEntry,
         /// Its time.
         at: Timestamp,
         /// The earlier wave's time.
@@ -92,7 +109,7 @@ pub enum TermsMistake {
     #[error("wave `{wave}` begins {}, and at the latest a year after the signature", when(*.at, *.created))]
     NotBeforeTooFar {
         /// The wave.
-        wave: String,
+        wave: TermsEntry,
         /// Its time.
         at: Timestamp,
         /// When the terms are signed.
@@ -100,12 +117,12 @@ pub enum TermsMistake {
     },
     /// A soak beyond [`MAX_SOAK_SECS`].
     #[error("wave `{0}` soaks longer than 30 days")]
-    Soak(String),
+    Soak(TermsEntry),
     /// A success of 0 or of more than 100.
     #[error("the gate of wave `{wave}` asks for {success} %, and a gate asks for 1 % to 100 %")]
     Success {
         /// The wave.
-        wave: String,
+        wave: TermsEntry,
         /// What it asks for.
         success: u8,
     },
@@ -122,16 +139,21 @@ pub enum TermsMistake {
     },
     /// A budget of nothing.
     #[error("the budget of `{0}` lets no node be in flight, so none of its nodes would ever change")]
-    BudgetOfNothing(String),
+    BudgetOfNothing(TermsEntry),
     /// A budget without a limit.
     #[error("the budget of `{0}` has no limit: write inFlight or max")]
-    BudgetWithoutLimit(String),
+    BudgetWithoutLimit(TermsEntry),
     /// Two equal budgets.
     #[error("the budget of `{0}` stands there twice")]
-    BudgetTwice(String),
+    BudgetTwice(TermsEntry),
     /// Edges that lead back to where they began.
-    #[error("the edges close a cycle: {}", .0.join(" before "))]
-    EdgeCycle(Vec<String>),
+    #[error("the edges close a cycle: {}", path.join(" before "))]
+    EdgeCycle {
+        /// The index of the edge that closes it.
+        edge: usize,
+        /// What lies on it, the first one at the end again.
+        path: Vec<String>,
+    },
     /// A channel that goes after itself.
     #[error("channel `{0}` goes after itself")]
     AfterItself(Channel),
@@ -219,48 +241,49 @@ impl RolloutTerms {
     fn waves_of(&self, created: Timestamp, found: &mut Vec<TermsMistake>) {
         let (mut names, mut percent_before, mut latest) = (BTreeSet::new(), 0, None);
         for (index, wave) in self.waves.iter().enumerate() {
-            let name = || wave.name.clone();
+            let entry = || TermsEntry { index, name: wave.name.clone() };
             if !is_name(&wave.name) {
-                found.push(TermsMistake::WaveName(name()));
+                found.push(TermsMistake::WaveName(entry()));
             }
             if !names.insert(&wave.name) {
-                found.push(TermsMistake::WaveTwice(name()));
+                found.push(TermsMistake::WaveTwice(entry()));
             }
             let (is_rest, is_last) = (wave.members == WaveMembers::Rest, index + 1 == self.waves.len());
             if (is_rest && !is_last) || (wave.name == REST && !is_rest) {
-                found.push(TermsMistake::RestNotLast(name()));
+                found.push(TermsMistake::RestNotLast(entry()));
             }
             if let WaveMembers::Percent(percent) = wave.members {
                 let before = percent_before;
                 if percent == 0 || percent > 100 {
-                    found.push(TermsMistake::Percent { wave: name(), percent });
+                    found.push(TermsMistake::Percent { wave: entry(), percent });
                 } else if percent <= before {
-                    found.push(TermsMistake::PercentFalls { wave: name(), percent, before });
+                    found.push(TermsMistake::PercentFalls { wave: entry(), percent, before });
                 }
                 if self.seed.is_empty() {
-                    found.push(TermsMistake::NoSeed(name()));
+                    found.push(TermsMistake::NoSeed(entry()));
                 }
                 percent_before = percent_before.max(percent);
             }
             let Some(at) = wave.not_before else { continue };
             if let Some(before) = latest.filter(|before| at < *before) {
-                found.push(TermsMistake::NotBeforeFalls { wave: name(), at, before });
+                found.push(TermsMistake::NotBeforeFalls { wave: entry(), at, before });
             }
             if at > created.plus(MAX_NOT_BEFORE) {
-                found.push(TermsMistake::NotBeforeTooFar { wave: name(), at, created });
+                found.push(TermsMistake::NotBeforeTooFar { wave: entry(), at, created });
             }
             latest = latest.max(Some(at));
         }
     }
 
     fn gates(&self, found: &mut Vec<TermsMistake>) {
-        for wave in &self.waves {
+        for (index, wave) in self.waves.iter().enumerate() {
+            let entry = || TermsEntry { index, name: wave.name.clone() };
             if wave.gate.soak_secs > MAX_SOAK_SECS {
-                found.push(TermsMistake::Soak(wave.name.clone()));
+                found.push(TermsMistake::Soak(entry()));
             }
             let success = wave.gate.success;
             if success == 0 || success > 100 {
-                found.push(TermsMistake::Success { wave: wave.name.clone(), success });
+                found.push(TermsMistake::Success { wave: entry(), success });
             }
         }
     }
@@ -285,25 +308,27 @@ impl RolloutTerms {
 
     fn budgets_of(&self, found: &mut Vec<TermsMistake>) {
         for (index, budget) in self.budgets.iter().enumerate() {
-            let of = || budget.of.as_str().to_owned();
+            let entry = || TermsEntry { index, name: budget.of.as_str().to_owned() };
             let share_of_nothing = matches!(budget.in_flight, Some(Share::Count(0) | Share::Percent(0)));
             if share_of_nothing || budget.max == Some(0) {
-                found.push(TermsMistake::BudgetOfNothing(of()));
+                found.push(TermsMistake::BudgetOfNothing(entry()));
             }
             if budget.in_flight.is_none() && budget.max.is_none() {
-                found.push(TermsMistake::BudgetWithoutLimit(of()));
+                found.push(TermsMistake::BudgetWithoutLimit(entry()));
             }
             if self.budgets.iter().take(index).any(|other| other == budget) {
-                found.push(TermsMistake::BudgetTwice(of()));
+                found.push(TermsMistake::BudgetTwice(entry()));
             }
         }
     }
 
     fn order(&self, channel: &Channel, found: &mut Vec<TermsMistake>) {
-        let edges = self.edges.iter().map(|edge| (edge.before.as_str(), edge.after.as_str()));
-        if let Some(cycle) = cycle(&edges.collect::<Vec<_>>()) {
-            found.push(TermsMistake::EdgeCycle(cycle.into_iter().map(str::to_owned).collect()));
-        }
+        let edges: Vec<_> =
+            self.edges.iter().map(|edge| (edge.before.as_str(), edge.after.as_str())).collect();
+        found.extend(cycles(&edges).into_iter().map(|(edge, path)| TermsMistake::EdgeCycle {
+            edge,
+            path: path.into_iter().map(str::to_owned).collect(),
+        }));
         let mut seen = BTreeSet::new();
         for after in &self.after {
             if after == channel {
@@ -361,41 +386,4 @@ fn observed(selector: &Selector) -> Option<String> {
             .map(|name| name.path.join("."))
             .or_else(|| expression.calls().into_iter().find(asks).map(str::to_owned))
     })
-}
-
-/// The channels of a cycle, when each is given with those that it goes after; the first one stands at the end
-/// again.
-pub fn channel_cycle<'a>(
-    channels: impl IntoIterator<Item = (&'a Channel, &'a [Channel])>,
-) -> Option<Vec<&'a str>> {
-    let edges: Vec<(&str, &str)> = channels
-        .into_iter()
-        .flat_map(|(channel, after)| after.iter().map(|before| (before.as_str(), channel.as_str())))
-        .collect();
-    cycle(&edges)
-}
-
-/// What lies on a cycle of these edges, in its order, with the first one at the end again.
-fn cycle<'a>(edges: &[(&'a str, &'a str)]) -> Option<Vec<&'a str>> {
-    let mut after: BTreeMap<&str, Vec<&'a str>> = BTreeMap::new();
-    for (from, to) in edges {
-        after.entry(from).or_default().push(to);
-    }
-    let mut left: BTreeSet<&'a str> = edges.iter().flat_map(|(from, to)| [*from, *to]).collect_inserting();
-    // Whoever leads to nobody that is left is on no cycle.
-    loop {
-        let ends = |name: &&str| !after.get(name).into_iter().flatten().any(|next| left.contains(next));
-        let Some(end) = left.iter().copied().find(ends) else { break };
-        left.remove(end);
-    }
-    let mut path = vec![*left.first()?];
-    loop {
-        let next = after.get(path.last()?)?.iter().find(|next| left.contains(**next))?;
-        if let Some(start) = path.iter().position(|seen| seen == next) {
-            let mut cycle = path.split_off(start);
-            cycle.push(next);
-            return Some(cycle);
-        }
-        path.push(next);
-    }
 }

@@ -1,6 +1,6 @@
 //! What a publisher knows of rollouts: what is published of them, and what a new release makes of them (ROL-1).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use model::Channel;
 use model::rollout::RolloutId;
@@ -70,10 +70,7 @@ impl Publisher {
             return Ok(Vec::new());
         }
         self.redial().await?;
-        let enrolled = match fleet.specialize().patterns.is_empty() {
-            true => BTreeSet::new(),
-            false => self.operator.enrolled(None).await?,
-        };
+        let enrolled = self.operator.enrolled(None).await?;
         let planned = fleet.rollouts(crate::clock::now(), enrolled.iter().map(String::as_str));
         planned.map_err(|diagnostics| PublishError::broken(&diagnostics, &self.resolver.tree()))
     }
