@@ -132,6 +132,35 @@ fn a_switch_that_nobody_ended_is_made_again() {
     }
 }
 
+/// The boot that is waited for comes in the middle of that switch: the host goes back, and tries the content once more.
+#[test]
+fn a_boot_in_the_middle_of_that_switch_is_no_word_against_the_content() {
+    let (booted, _) = start(took_over().record().clone(), None, 2);
+    let ActivationStage::Returning(back) = &booted.record().under_way else {
+        unreachable!("{:?}", booted.record())
+    };
+    assert_eq!(back.cause, ReturnCause::Rebooted);
+    assert_eq!(booted.record().quarantine.of(id(1)), None);
+    // Where something else is found than what it waits with, somebody was at it.
+    let (booted, _) = start(took_over().record().clone(), Some(7), 2);
+    let ActivationStage::Returning(back) = &booted.record().under_way else {
+        unreachable!("{:?}", booted.record())
+    };
+    assert_eq!(back.cause, ReturnCause::FoundElsewhere);
+}
+
+/// A release that could not be made durable is not tried again once a newer one was taken.
+#[test]
+fn what_is_tried_again_is_no_older_release() {
+    let mut host = deferred();
+    host.handle(order(1, 2, later()), at(20));
+    host.handle(ActivationInput::NotPersisted { reason: "no room".to_owned() }, at(20));
+    host.handle(order(1, 3, later()), at(21));
+    assert_eq!(waits_as(&host).map(|(seq, _)| seq), Some(3));
+    host.handle(ActivationInput::Tick, at(20).plus(PERSIST_RETRY * 2));
+    assert_eq!(waits_as(&host).map(|(seq, _)| seq), Some(3));
+}
+
 /// Nothing is switched that is not durable: it is tried until it is.
 #[test]
 fn a_full_disk_does_not_silence_it() {

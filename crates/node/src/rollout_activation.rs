@@ -266,12 +266,13 @@ impl RolloutActivation {
 
     /// Whether it is to be activated again by a process that begins: another release with the same content, whose process
     /// ended before it converged, so that its probes are to be asked; or before it took the place of the one that waits for
-    /// its boot.
+    /// its boot and said so.
     pub fn is_to_be_asked_again(&self, record: &ActivationRecord) -> bool {
         match &record.under_way {
             ActivationStage::Settled => record.confirmed.id == self.target.id && !self.converged,
             ActivationStage::Deferred(trial) => {
-                trial.target.id == self.target.id && trial.target.seq != self.target.seq
+                trial.target.id == self.target.id
+                    && (trial.target.seq != self.target.seq || self.deferred.is_none())
             }
             _ => false,
         }

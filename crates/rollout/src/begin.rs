@@ -102,7 +102,9 @@ impl Rollouts {
             // One that went back after its halt is no better a reason to go on than one that stands.
             let is_halted = matches!(current.state(), RolloutState::Failed | RolloutState::Reverted);
             if let Some(halt) = current.document.halt.as_ref().filter(|_| is_halted) {
-                let approved = rollout.document.approvals.iter().any(|approval| approval.wave.is_none());
+                // What was approved after an earlier halt was not after this one.
+                let mut approvals = rollout.document.approvals.iter();
+                let approved = approvals.any(|approval| approval.wave.is_none() && approval.at >= halt.at);
                 if !halt.cause.is_final() && !approved && rollout.document.published <= halt.at {
                     return Some(BeginWait::Halted(current.key().seq));
                 }

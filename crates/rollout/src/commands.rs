@@ -157,6 +157,10 @@ impl Rollouts {
             }
             _ => return Err(CommandRefusal::OtherState { state, wanted: "waits for a gate or to begin" }),
         };
+        if wave.is_none() {
+            // One after an earlier halt counts no more.
+            rollout.document.approvals.retain(|approval| approval.wave.is_some());
+        }
         if !rollout.document.approvals.iter().any(|approval| approval.wave == wave) {
             rollout.document.approvals.push(GateApproval { wave, by: by.to_owned(), at });
             rollout.is_changed = true;

@@ -22,7 +22,7 @@ pub(crate) enum MemberClass {
     Converged,
     /// It failed.
     Failed,
-    /// It does not count: offline and not asked, pinned, paused, taken out, forgiven, back.
+    /// It does not count: offline and not begun, pinned, paused, taken out, forgiven, back.
     Apart,
 }
 
@@ -101,7 +101,8 @@ pub(crate) fn derive(
     let in_flight = record.in_flight();
     let stuck = record.state == NodeRolloutState::Failed && in_flight;
     // One that said why it does not begin yet counts apart, and may begin all the same while it is asked again.
-    let is_asked = record.state == NodeRolloutState::Pending && in_flight;
+    let is_asked =
+        record.state == NodeRolloutState::Pending && in_flight && contact != Some(Contact::Offline);
     let may_begin = matches!(class, MemberClass::Open | MemberClass::Moving) || is_asked;
     let holds_edges = is_open && (may_begin || stuck);
     DerivedCounts {
@@ -138,10 +139,11 @@ fn class_of(record: &MemberRecord, contact: Option<Contact>, now: Timestamp) -> 
     let is_pinned = record.placement.pinned.is_some_and(|until| until > now);
     match record.state {
         // Also while it is asked again: it most likely says the same.
-        Pending if record.held_off.is_some_and(|held| !held.why.is_waited_for()) => MemberClass::Apart,
+        Pending if record.held_off.is_some_and(|held| !held.is_waited_for()) => MemberClass::Apart,
+        // Also who was asked and did not answer before: its slot is its own until the request is over.
+        Pending if contact == Some(Contact::Offline) => MemberClass::Apart,
         Pending if record.asked.is_some() => MemberClass::Moving,
         Pending if is_pinned => MemberClass::Apart,
-        Pending if contact == Some(Contact::Offline) => MemberClass::Apart,
         Pending => MemberClass::Open,
         Activating | Soaking => MemberClass::Moving,
         Deferred => MemberClass::Deferred,

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use model::NodeId;
-use model::status::Contact;
 
 use crate::event::{EventAnswer, EventOrder, RolloutEvent, RolloutEventBody};
 use crate::id::RolloutKey;
@@ -22,12 +21,6 @@ impl Rollouts {
             return;
         }
         for key in known.rollouts.clone() {
-            let is_asked =
-                self.rollouts.get(&key).and_then(|it| it.record(index)).is_some_and(|it| it.asked.is_some());
-            if is_asked && reach.contact == Some(Contact::Offline) {
-                // It is asked anew once it is back. What it may have said since it was asked begins nothing.
-                self.update(&key, index, |record| record.asked = None);
-            }
             self.refresh(&key, index);
             self.touched.insert(key);
         }
@@ -56,7 +49,9 @@ impl Rollouts {
             record.cursor.take(&event.incarnation, event.seq);
             result = record.take(&event.body, terms);
             begins = result.is_ok() && is_of_activation(&event.body) && !record.started;
-            record.started |= begins;
+            if begins {
+                (record.started, record.held_off) = (true, None);
+            }
         });
         if begins {
             self.pass_on(&key, node);
@@ -101,11 +96,14 @@ impl Rollouts {
     }
 }
 
-/// Who says this has begun. An acknowledgement says that it will, and may be taken back by the reason for which it waits.
+/// Who says this has begun. An acknowledgement says that it will, and may be taken back by the reason for which it waits; who
+/// was called back before it began, or refused the release, says that too.
 fn is_of_activation(event: &RolloutEventBody) -> bool {
-    !matches!(
+    matches!(
         event,
-        RolloutEventBody::DispatchAck | RolloutEventBody::DispatchReject { .. } | RolloutEventBody::Unknown
+        RolloutEventBody::ActivationStarted
+            | RolloutEventBody::ActivationComplete { .. }
+            | RolloutEventBody::ActivationDeferred { .. }
     )
 }
 

@@ -32,6 +32,9 @@ pub const FAILED_SLOT_LIMIT: Duration = Duration::from_secs(3600);
 /// The most requests that a node may refuse or let pass while it is online. Those that it answers by why it does not begin
 /// yet do not count.
 pub const MAX_ATTEMPTS: u8 = 5;
+/// So many times in a row a wave waits for a node that says that its own clock keeps it: about a day, as it is asked again each
+/// 16 minutes. Clocks that run differ by less; one that does not run holds up nobody for longer.
+pub const MAX_WAITED_TIMES: u8 = 96;
 /// After so long a node is asked again that refused or let pass a request; doubled with each time, up to 16 minutes.
 pub const RETRY_WAIT: Duration = Duration::from_secs(60);
 
@@ -149,6 +152,13 @@ pub struct HeldOff {
     pub why: BeginRefusal,
     /// How many requests in a row it answered so.
     pub times: u8,
+}
+
+impl HeldOff {
+    /// Its wave waits for it still.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.why.is_waited_for() && self.times < MAX_WAITED_TIMES
+    }
 }
 
 /// A declared probe, and whether it passed since the activation.

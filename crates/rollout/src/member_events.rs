@@ -102,7 +102,8 @@ impl MemberRecord {
         if terms.now > asked.until {
             return Err(EventRefusal::NotAsked);
         }
-        (self.asked, self.held_off) = (None, None);
+        // Why it did not begin is kept until it does, so that it is asked ever more seldom also where it acknowledges between.
+        self.asked = None;
         (self.attempts, self.started) = (0, false);
         self.go_on(NodeRolloutState::Activating, terms);
         Ok(())

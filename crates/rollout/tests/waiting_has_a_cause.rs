@@ -7,7 +7,7 @@ use ::model::share::Share;
 use ::model::status::Contact;
 use ::model::window::DeclaredWindow;
 use ::model::{Channel, Timestamp};
-use rollout::member::MAX_ATTEMPTS;
+use rollout::member::{MAX_ATTEMPTS, MAX_WAITED_TIMES};
 use rollout::{
     ApprovedGate, BeginRefusal, CommandRefusal, EventAnswer, HaltCause, MemberFailure, NodeRolloutState,
     RolloutAnswer, RolloutCommand, RolloutEffect, RolloutEventBody, RolloutInput, RolloutState, WaitCause,
@@ -256,25 +256,21 @@ fn nothing_starts_in_a_freeze_or_before_its_time() {
     assert!(world.is_asked("web"), "{}", world.why("web"));
 }
 
-/// Who was asked and goes offline before it answers is waited for no longer than anybody who is offline.
+/// Who was asked and goes offline before it answers is waited for no longer than anybody who is offline. Its slot stays its own
+/// until the request is over, as it may have answered.
 #[test]
 fn who_goes_offline_while_it_is_asked_holds_up_nobody() {
-    let terms = RolloutTerms { budgets: vec![budget("*", Some(Share::Count(1)), None)], ..all_at_once() };
-    let mut world = Driven::new(terms, &[("a", WEB), ("b", WEB)]);
-    let (first, second) = if world.is_asked("a") { ("a", "b") } else { ("b", "a") };
-    world.contact(first, Contact::Unreachable);
-    assert!(world.is_asked(first) && !world.is_asked(second), "it may answer still");
-    world.contact(first, Contact::Offline);
-    assert!(!world.is_asked(first) && world.is_asked(second));
-    // What it said before it fell silent begins nothing.
-    assert_eq!(
-        world.say(first, RolloutEventBody::DispatchAck),
-        EventAnswer::Refused(rollout::EventRefusal::NotAsked)
-    );
-    through(&mut world, second);
+    let terms =
+        RolloutTerms { budgets: vec![budget("ring=0", Some(Share::Count(1)), None)], ..canary_first() };
+    let mut world = Driven::new(terms, &[("db", DB), ("web", WEB)]);
+    world.contact("db", Contact::Unreachable);
+    assert!(world.is_asked("db") && !world.is_asked("web"), "it may answer still");
+    world.contact("db", Contact::Offline);
+    assert!(world.is_asked("web") && world.member("db").in_flight());
+    through(&mut world, "web");
     assert_eq!(world.state(), RolloutState::Terminal);
-    world.contact(first, Contact::Online);
-    assert!(world.is_asked(first));
+    world.contact("db", Contact::Online);
+    through(&mut world, "db");
 }
 
 /// Nobody is waited for who did not begin.
@@ -369,6 +365,28 @@ fn who_says_why_it_does_not_begin_yet_is_asked_again_and_holds_its_wave_by_its_c
         assert_eq!(world.member("db").held_off, None);
         assert_eq!(world.is_asked("web"), is_waited_for, "{why}");
     }
+}
+
+/// A clock that does not run holds its wave for a day.
+#[test]
+fn who_is_kept_by_its_clock_is_waited_for_no_longer_than_a_day() {
+    let mut world = Driven::new(canary_first(), &[("db", DB), ("web", WEB)]);
+    let began = world.now;
+    for _ in 1..MAX_WAITED_TIMES {
+        assert!(world.is_asked("db"));
+        // It acknowledges in between, and says so again: that makes it begin anew with nothing.
+        assert_eq!(world.say("db", RolloutEventBody::DispatchAck), EventAnswer::Accepted);
+        let code = BeginRefusal::Frozen.code().to_owned();
+        assert_eq!(world.say("db", RolloutEventBody::DispatchReject { code }), EventAnswer::Accepted);
+        assert!(!world.is_asked("web"), "{}", world.why("web"));
+        while !world.is_asked("db") {
+            world.wait(60);
+        }
+    }
+    let code = BeginRefusal::Frozen.code().to_owned();
+    assert_eq!(world.say("db", RolloutEventBody::DispatchReject { code }), EventAnswer::Accepted);
+    assert!(world.is_asked("web"));
+    assert!(world.now.since(began) > Duration::from_secs(24 * 3600));
 }
 
 /// Other words, and silence, count from then on: what it said before is no excuse.

@@ -244,6 +244,12 @@ impl Activation {
         self.retry = Some((now.plus(PERSIST_RETRY), RetriedStep::Leave(cause)));
     }
 
+    /// A newer release is activated: one before it that could not be made durable is not tried again.
+    pub(super) fn drop_retried_activation(&mut self) {
+        let is_older = |step: &RetriedStep| matches!(step, RetriedStep::Input(input) if matches!(**input, ActivationInput::Activate(_)));
+        self.retry.take_if(|(_, step)| is_older(step));
+    }
+
     /// The host is to leave what is confirmed, or waits for its boot, once that is durable and guarded.
     pub(super) fn is_to_leave(&self) -> bool {
         matches!(self.retry, Some((_, RetriedStep::Leave(_))))

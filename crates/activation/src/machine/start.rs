@@ -91,7 +91,13 @@ impl Activation {
                 ActivationStage::Confirming(trial) | ActivationStage::Deferred(trial),
             ) => {
                 if found.runs != Some(trial.target.id) {
-                    return self.go_back(ReturnCause::FoundElsewhere, now);
+                    // It booted in the middle of the switch to another release with this content, as that asks for: nothing
+                    // is said against the content.
+                    let is_mid_switch =
+                        found.runs.is_none() && matches!(self.record.under_way, ActivationStage::Deferred(_));
+                    let cause =
+                        if is_mid_switch { ReturnCause::Rebooted } else { ReturnCause::FoundElsewhere };
+                    return self.go_back(cause, now);
                 }
                 let trial = trial.clone();
                 self.count_boot(trial, found.process, now)

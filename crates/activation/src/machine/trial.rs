@@ -55,6 +55,7 @@ impl Activation {
 
     /// Another release with the content that is confirmed: there is nothing to try, and its probes are asked all the same.
     fn renumber(&mut self, order: ActivationOrder) -> Vec<ActivationEffect> {
+        self.drop_retried_activation();
         let (before, target) = (self.record.clone(), order.target);
         self.record.confirmed = target;
         self.record.keep(target);
@@ -71,6 +72,7 @@ impl Activation {
     /// Another release with the content that waits for its boot: it takes the place of that one, whose rollout may be
     /// through, and waits as that did. It is switched to, so that the host holds it.
     fn renumber_deferred(&mut self, waiting: Trial, order: ActivationOrder) -> Vec<ActivationEffect> {
+        self.drop_retried_activation();
         let (before, again) = (self.record.clone(), ActivationInput::Activate(Box::new(order.clone())));
         let ActivationOrder { target, terms, probes } = order;
         let trial = Trial { target, boots_left: terms.boots, terms, probes, ..waiting };

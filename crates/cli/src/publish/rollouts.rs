@@ -187,7 +187,7 @@ fn text_with(rollouts: &[RolloutPlanView], knows_nodes: bool) -> String {
         let follows = match rollout.on_failure {
             OnFailure::Halt => "it stops by itself",
             OnFailure::Rollback => {
-                "it stops by itself, and the nodes that began go back to the release before"
+                "it stops by itself, and the nodes that began go back to the release before, if they had one"
             }
         };
         out.push_str(&format!("  when more fail than a gate allows, {follows}\n"));

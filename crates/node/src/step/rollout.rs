@@ -398,8 +398,10 @@ impl Node {
             return self.changed_nothing(dispatch, now, effects);
         };
         // There is no way back from it: what the host had before is the same, and what an activation would go back to is
-        // of a rollout before.
-        if self.adoption.as_ref().is_some_and(|held| held.root == part.root && held.leads_nowhere(part.seq)) {
+        // of a rollout before. One that waits for its boot has one: it was never confirmed.
+        let leads_nowhere =
+            self.adoption.as_ref().is_some_and(|held| held.root == part.root && held.leads_nowhere(part.seq));
+        if leads_nowhere && self.rollout.trial != TrialStage::WaitsForBoot {
             return self.changed_nothing(dispatch, now, effects);
         }
         // Whatever is pointed to: the control plane may not know yet what the host had.

@@ -207,7 +207,7 @@ fn wave_may_open(change: &RolloutChange, wave: usize, around: &Surroundings<'_>)
                 let offline = around.told.get(&member.node).is_some_and(|told| told.0 == Contact::Offline);
                 let keeps = |why| matches!(why, BeginRefusal::Pinned | BeginRefusal::Paused);
                 let is_kept = member.held_off.is_some_and(|held| keeps(held.why));
-                let waits = is_kept || member.asked.is_none() && (pinned || offline);
+                let waits = is_kept || offline || member.asked.is_none() && pinned;
                 assert!(waits, "wave {wave} opens while {} may begin in the wave before", member.hostname);
             }
             NodeRolloutState::Activating | NodeRolloutState::Soaking => {
