@@ -521,8 +521,9 @@ impl SimNode {
         match (&event.body, answer) {
             // An agent goes by what was received: the pointer says whether the request still stands.
             (RolloutEventBody::DispatchAck, EventAnswer::Refused(_)) if self.host.is_none() => {}
-            // Where the first answer was lost, only the pointer says whether the request still stood.
             (RolloutEventBody::DispatchAck, _) => outbox.acknowledged = true,
+            // It was called back before that was heard: what it acknowledged stands.
+            (RolloutEventBody::DispatchReject { .. }, EventAnswer::Refused(_)) => outbox.acknowledged = true,
             (RolloutEventBody::Converged { release, .. }, EventAnswer::Accepted) if is_its => {
                 self.converged(*release, now);
             }
