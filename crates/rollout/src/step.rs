@@ -160,7 +160,7 @@ pub enum CommandRefusal {
         wanted: &'static str,
     },
     /// The wave that is to be approved is not the newest open one.
-    #[error("{}, and this asks for wave {asked}", newest.as_ref().map_or_else(|| "no wave is open".to_owned(), |name| format!("the newest open wave is {name}")))]
+    #[error("wave {asked} is not the newest open one, which is {}", newest.as_deref().unwrap_or("none yet"))]
     OtherWave {
         /// The one that was named.
         asked: String,

@@ -246,8 +246,10 @@ impl Activation {
 
     /// A newer release is activated: one before it that could not be made durable is not tried again.
     pub(super) fn drop_retried_activation(&mut self) {
-        let is_older = |step: &RetriedStep| matches!(step, RetriedStep::Input(input) if matches!(**input, ActivationInput::Activate(_)));
-        self.retry.take_if(|(_, step)| is_older(step));
+        self.retry.take_if(|(_, step)| match step {
+            RetriedStep::Input(input) => matches!(**input, ActivationInput::Activate(_)),
+            RetriedStep::Return | RetriedStep::Leave(_) => false,
+        });
     }
 
     /// The host is to leave what is confirmed, or waits for its boot, once that is durable and guarded.
