@@ -64,6 +64,14 @@ fn nobody_was_seen(host: &BootedHost) {
     host.write(WATCHED, seen.to_string(), 0o600);
 }
 
+/// The control plane heard of the return. What is published before that waits for an approval: whoever published it may
+/// not have known of the halt.
+fn until_told(fleet: &BootedFleet, host: &BootedHost) {
+    host.wait_until("the control plane knows that it is back", MINUTE, || {
+        fleet.server.json(&["rollout", "show", "fast"])["state"] == "Reverted"
+    });
+}
+
 #[test]
 fn forwards_back_and_back_offline() {
     let Some(testbed) = Testbed::open() else { return };
@@ -96,6 +104,7 @@ fn forwards_back_and_back_offline() {
     });
     let returned = record(&host).1.unwrap();
     assert!(format!("{:?}", returned.quarantine.all()).contains("SwitchFailed"), "{returned:?}");
+    until_told(&fleet, &host);
 
     // The agent is replaced in the middle of the switch, and is gone.
     let ends =
@@ -123,6 +132,7 @@ fn forwards_back_and_back_offline() {
         host.run(["systemctl", "is-active", "--quiet", "muster-agent"]).status.success()
     });
     // What mends it is taken, as the host is whole.
+    until_told(&fleet, &host);
     publish(&mut fleet, "five", "two", "true");
     host.wait_until("it is on five", 2 * MINUTE, || is_on(&host, "five"));
     host.wait_until("five is through", MINUTE, || is_settled(&host));
