@@ -161,3 +161,16 @@ fn a_silent_host_is_told_so() {
         assert!(!explained(&view).contains("nothing is heard"), "{view:?}");
     }
 }
+
+#[test]
+fn a_node_is_explained_with_what_waits_behind() {
+    let form = json!({
+        "node": "n-0123456789abcdef0123456789abcdef", "hostname": "web-1", "rollout": "stable@4f1c2a9", "rolloutState": "Failed",
+        "wave": "canary", "state": "Reverted", "since": t(0), "cause": "its probe web failed",
+        "newer": {"seq": 3, "atOnce": false, "rollout": "stable@77aa01b", "state": "Opening", "waits": "release 2 halted"},
+    });
+    let said = explained(&serde_json::from_value(form).unwrap());
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].ends_with("its probe web failed"), "{said}");
+    assert_eq!(lines[1..], ["release 3 (stable@77aa01b) waits to begin: release 2 halted"]);
+}

@@ -154,6 +154,34 @@ async fn a_failure_in_the_first_wave_stops_it() {
     nodes[1].until_asked().await;
 }
 
+/// ROL-5: who asks why a node has not changed hears of the release that waits behind its rollout too.
+#[tokio::test]
+async fn what_waits_behind_a_rollout_is_told_with_a_node() {
+    let (fleet, nodes, _) = begun(2, terms("web-1", OnFailure::Halt)).await;
+    let mut operator = fleet.operator().await;
+    assert_eq!(explained(&mut operator, "web-2").await.newer, None);
+    let third = release(&fleet, 3, Some(terms("web-1", OnFailure::Halt)));
+    operator.publish(&third).await.unwrap();
+    let newer = explained(&mut operator, "web-2").await.newer.unwrap();
+    assert_eq!((newer.seq, newer.state, newer.at_once), (3, Some(RolloutState::Opening), false));
+    assert!(newer.waits.as_ref().unwrap().contains("release 2"), "{newer:?}");
+    drop(nodes);
+}
+
+/// ROL-5: an id is named by seven of its digits, and who gives fewer is told so.
+#[tokio::test]
+async fn an_id_may_be_shortened_to_seven_digits() {
+    let (fleet, _nodes, _) = begun(1, terms("web-1", OnFailure::Halt)).await;
+    let mut operator = fleet.operator().await;
+    let id = shown(&mut operator).await.id;
+    let digits = id.as_str().find('@').unwrap() + 1;
+    let named = |count: usize| format!("/v1/rollouts/{}", &id.as_str()[..digits + count]);
+    let found: RolloutView = operator.get(&named(7)).await.unwrap();
+    assert_eq!(found.id, id);
+    let refused = operator.get::<RolloutView>(&named(6)).await.unwrap_err();
+    assert!(refused.help.as_ref().unwrap().contains("shortened to 7 digits"), "{refused:?}");
+}
+
 /// OPS-5: why a node waits is told to an operator who may see that node alone without what becomes of others.
 #[tokio::test]
 async fn a_scope_shows_nothing_of_other_nodes() {

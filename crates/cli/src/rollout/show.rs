@@ -75,8 +75,13 @@ fn wave_row(wave: &RolloutWaveView, now: Timestamp) -> [String; 4] {
     [wave.name.clone(), open, format!("{} s", wave.soak_secs), counts(&wave.nodes)]
 }
 
-/// Why a node has not changed yet, as a sentence.
+/// Why a node has not changed yet, as a sentence; and what waits behind its rollout.
 pub fn explained(view: &NodeRolloutView) -> String {
+    let newer = view.newer.as_ref().and_then(newer).map(|newer| format!("{newer}\n"));
+    stands(view) + &newer.unwrap_or_default()
+}
+
+fn stands(view: &NodeRolloutView) -> String {
     let NodeRolloutView { hostname, rollout, wave, .. } = view;
     let since = ago(view.since, now());
     match &view.cause {

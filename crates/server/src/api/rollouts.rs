@@ -251,6 +251,9 @@ pub struct NodeRolloutView {
     /// Its enforcing probes that passed since; of a node that is confirmed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<String>,
+    /// The newest release of the rollout's channel, where that is a later one; of one node alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer: Option<NewerReleaseView>,
 }
 
 /// What a rollout is told.

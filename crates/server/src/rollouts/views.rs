@@ -101,10 +101,13 @@ impl RolloutOwner {
         node: &NodeId,
         words: WaitWords,
     ) -> Result<Option<NodeRolloutView>, Problem> {
-        let rollouts = self.stored(plane).await?;
+        let (heads, rollouts) = (plane.heads(), self.stored(plane).await?);
         let core = rollouts.core();
-        let explained = core.explain(node);
-        Ok(explained.map(|explained| explained_view(core, node, explained, words)))
+        let view = core.explain(node).map(|explained| {
+            let newer = core.document(&explained.rollout).and_then(|document| newer(core, &heads, document));
+            NodeRolloutView { newer, ..explained_view(core, node, explained, words) }
+        });
+        Ok(view)
     }
 
     /// How the rollout of a channel stands that runs, is halted or was the last, and the one that waits behind it; `None` of
@@ -310,6 +313,7 @@ fn node_view(core: &Rollouts, key: &RolloutKey, node: &NodeId) -> Option<NodeRol
         silent_since: None,
         boot: None,
         passed: Vec::new(),
+        newer: None,
     })
 }
 
@@ -333,5 +337,6 @@ fn explained_view(
         since: explained.since,
         cause: explained.cause.as_ref().map(words),
         silent_since: None,
+        newer: None,
     }
 }

@@ -60,7 +60,7 @@ async fn by_id(plane: &ControlPlane, id: &RolloutId) -> Result<RolloutDocument, 
     let name = id.as_str();
     let (channel, digits) = name.split_once('@').unwrap_or_default();
     let Some(channel) = channel.parse::<Channel>().ok().filter(|_| digits.len() >= MIN_DIGITS) else {
-        return Err(unknown(name));
+        return Err(too_short(name));
     };
     let documents = plane.store.rollout_documents(Some(&channel), None, LOOKED_AT).await;
     let documents = documents.map_err(store_problem)?.into_iter();
@@ -77,6 +77,13 @@ fn unknown(name: &str) -> Problem {
         help: Some("`muster rollout list` names those that there are".to_owned()),
         ..Problem::new(Code::NotFound, format!("there is no rollout {:?}", clip(name)))
     }
+}
+
+fn too_short(name: &str) -> Problem {
+    let help = format!(
+        "an id may be shortened to {MIN_DIGITS} digits; `muster rollout list` names those that there are"
+    );
+    Problem { help: Some(help), ..unknown(name) }
 }
 
 fn ambiguous<'i>(name: &str, ids: impl Iterator<Item = &'i RolloutId>) -> Problem {
