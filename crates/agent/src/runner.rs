@@ -9,6 +9,7 @@
 mod guarding;
 mod held_set;
 mod job_worker;
+mod last_bound;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,8 +31,9 @@ use model::{Digest, RunReport, UnmadeRunCause};
 use node::{Adoption, ReadTraits, RunFailure, RunOrder};
 use providers::{Kinds, PROBE_TIMEOUT};
 
-use self::held_set::HeldSet;
+use self::held_set::HeldDocuments;
 use self::job_worker::JobWorker;
+use self::last_bound::LastBound;
 use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::deadlines::{RunDeadlines, SharedHangingJobs};
@@ -94,8 +96,8 @@ pub struct Runner {
     /// What follows a run that could cut the host off (CNV-11).
     guard: Option<Arc<RunGuard>>,
     hostname: String,
-    /// What the set reads that was bound last. Held for a moment only, never over the disk.
-    uses: Mutex<Option<(Digest, TraitUses)>>,
+    /// The set that was bound last. Held for a moment only, never over the disk.
+    last: Mutex<Option<LastBound>>,
     /// What was collected last.
     collected: Mutex<Option<CollectedGarbage>>,
     /// Jobs at file systems that may not answer, of earlier runs too.
@@ -119,8 +121,8 @@ pub(crate) struct EndedJob {
     pub(crate) spent: Duration,
 }
 
-/// The held set, bound to what the host shows of itself: what one run needs. It is dropped with the run, as it
-/// takes more memory than all else that an idle agent has.
+/// The held set, bound to what the host shows of itself: what one run needs. It is dropped with the run, unless it is
+/// small, as it may take more memory than all else that an idle agent has.
 pub struct BoundRelease {
     adoption: Adoption,
     desired: Desired,
@@ -138,20 +140,13 @@ impl BoundRelease {
     }
 }
 
-/// The traits that a set reads, those that change by themselves left out.
-fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
-    let read = uses.select(&providers::traits::stable(traits));
-    let digest = model::canonical::to_bytes(&read).map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
-    ReadTraits { root, digest }
-}
-
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
         let worker =
             JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None, guarded: None };
-        let (uses, collected) = (Mutex::default(), Mutex::default());
-        Runner { worker, guard: None, hostname, uses, collected, hanging: SharedHangingJobs::default() }
+        let (last, collected) = (Mutex::default(), Mutex::default());
+        Runner { worker, guard: None, hostname, last, collected, hanging: SharedHangingJobs::default() }
     }
 
     /// Binds the held set and converges what is in the order's scope, or only says what would change; says
@@ -266,9 +261,18 @@ impl Runner {
     /// # Errors
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
-        let again = self.last_uses().as_ref().is_some_and(|(root, _)| *root == adoption.root);
-        let held = HeldSet::read(adoption, self.worker.storage.durable(), again)?;
-        let secrets = secrets::open(adoption, self.worker.storage.durable(), &self.hostname)?;
+        let (root, durable) = (adoption.root, self.worker.storage.durable());
+        let documents = HeldDocuments::read(adoption, durable)?;
+        if let Some(desired) = self.last_bound().as_ref().and_then(|last| last.again(root, traits)) {
+            return Ok(desired);
+        }
+        let last_uses = {
+            let last = self.last_bound();
+            last.as_ref().filter(|last| last.is_of(root)).map(|last| last.uses().clone())
+        };
+        let bytes = documents.bytes();
+        let held = documents.parse(last_uses.is_some())?;
+        let secrets = secrets::open(adoption, durable, &self.hostname)?;
         // Wherever it is: no resource may take it away.
         let state = own_state(self.worker.kinds.host(), self.durable().path());
         let from = Inputs {
@@ -279,13 +283,13 @@ impl Runner {
             own_paths: state.as_slice(),
             secrets: &secrets,
         };
-        let mut uses = self.last_uses();
-        // What a set reads is in its expressions: it is the same each time.
-        if uses.as_ref().is_none_or(|(root, _)| *root != adoption.root) {
-            *uses = Some((adoption.root, TraitUses::of(&from)));
-        }
-        drop(uses);
-        Ok(bind(&from))
+        let last = LastBound::new(root, last_uses.unwrap_or_else(|| TraitUses::of(&from)));
+        let desired = bind(&from);
+        *self.last_bound() = Some(match secrets::are_held(adoption) {
+            true => last,
+            false => last.keeping(&desired, traits, bytes),
+        });
+        Ok(desired)
     }
 
     /// Those of the traits that the held set reads, as it was bound last: a check-in needs them, and
@@ -300,11 +304,11 @@ impl Runner {
     }
 
     fn read_of_last(&self, traits: &Value) -> Option<ReadTraits> {
-        self.last_uses().as_ref().map(|(root, uses)| read_traits(uses, *root, traits))
+        self.last_bound().as_ref().map(|last| last.read_traits(traits))
     }
 
-    fn last_uses(&self) -> MutexGuard<'_, Option<(Digest, TraitUses)>> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_bound(&self) -> MutexGuard<'_, Option<LastBound>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes what a set that is run for the first time leaves over, and what runs of it left since,

@@ -14,6 +14,11 @@ use trust::sealing::{self, MAX_NODE_SECRETS, SealedSecret, SealingKey, SecretKey
 use crate::render::chain;
 use crate::state::{Durable, StateError};
 
+/// Whether a release has secrets.
+pub(crate) fn are_held(adoption: &Adoption) -> bool {
+    adoption.objects.keys().any(|key| key.section.kind.as_str() == Kind::SECRET_REF)
+}
+
 /// Opens all secrets of a release.
 ///
 /// # Errors
@@ -27,7 +32,7 @@ pub(crate) fn open(
         adoption.objects.iter().filter(move |(key, _)| key.section.kind.as_str() == kind)
     };
     let mut values = BTreeMap::new();
-    if of(Kind::SECRET_REF).next().is_none() {
+    if !are_held(adoption) {
         return Ok(OpenedSecrets::opened(values));
     }
     leave_no_core();
