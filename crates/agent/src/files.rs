@@ -144,15 +144,18 @@ pub struct RestoredVersion {
 }
 
 /// The kept versions of a file, or of all files below a directory; of all files for `None`.
-pub fn versions(durable: &Durable, path: Option<&str>) -> FileVersionsView {
-    let found = durable.versions().histories(path);
+///
+/// # Errors
+/// When they cannot be read.
+pub fn versions(durable: &Durable, path: Option<&str>) -> Result<FileVersionsView, StateError> {
+    let found = durable.versions().histories(path)?;
     let left_out = found.len().saturating_sub(MAX_LISTED);
     let files = found.into_iter().take(MAX_LISTED).map(|(path, history)| {
         let FileHistory { mut versions, passed_over, .. } = history;
         versions.reverse();
         FileVersionsEntry { path, versions, passed_over }
     });
-    FileVersionsView { path: path.map(str::to_owned), files: files.collect(), left_out }
+    Ok(FileVersionsView { path: path.map(str::to_owned), files: files.collect(), left_out })
 }
 
 /// How a version differs from what is there now: the newest one for `None`.
@@ -289,16 +292,16 @@ fn forget_sensitive(runner: &Runner, traits: &Value) -> Result<(), FileVersionEr
 }
 
 fn find(durable: &Durable, path: &str, number: Option<u64>) -> Result<KeptVersion, FileVersionError> {
-    let found = history(durable, path).and_then(|history| match number {
+    let found = history(durable, path)?.and_then(|history| match number {
         Some(number) => history.find(number).cloned(),
         None => history.newest().cloned(),
     });
     found.ok_or_else(|| FileVersionError::Unknown { path: path.to_owned(), number })
 }
 
-fn history(durable: &Durable, path: &str) -> Option<FileHistory> {
-    let histories = durable.versions().histories(Some(path));
-    histories.into_iter().find(|(known, _)| known == path).map(|(_, history)| history)
+fn history(durable: &Durable, path: &str) -> Result<Option<FileHistory>, StateError> {
+    let histories = durable.versions().histories(Some(path))?;
+    Ok(histories.into_iter().find(|(known, _)| known == path).map(|(_, history)| history))
 }
 
 fn look(kinds: &Kinds, path: &str) -> Result<PathState, FileVersionError> {

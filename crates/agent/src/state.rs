@@ -39,6 +39,7 @@ mod ledger;
 mod lost;
 mod membership;
 mod reboot;
+mod resting_journal;
 mod scrub;
 mod settings;
 mod synchronized;
@@ -64,6 +65,7 @@ use trust::SealingKey;
 use self::ledger::LedgerJournal;
 pub use self::lost::{LostState, RememberedState};
 pub use self::membership::MembershipTurn;
+pub(crate) use self::resting_journal::RestingJournal;
 pub use self::trusted::read_trusted;
 use self::unpacked::UnpackedArchives;
 use crate::identity;
@@ -281,8 +283,7 @@ impl StateDir {
         let log = log.map_err(spool("read the log"))?;
         repairs.extend(log.repairs);
         let contents = BlobStore::open_dir(disk, &self.path.join("content"), spool::blobs::MAX_BLOBS);
-        let (versions, repaired) = VersionStore::open(disk, &self.path)?;
-        repairs.extend(repaired);
+        let versions = VersionStore::open(disk, &self.path)?;
         let durable = Durable {
             versions,
             adoption: StateFile::new(disk, self.path.join("adoption.json"), MODE),
@@ -527,7 +528,9 @@ impl Durable {
 
     /// What was found damaged and set aside since the last call.
     pub fn take_repairs(&self) -> Vec<String> {
-        std::mem::take(&mut *locked(&self.repairs))
+        let mut repairs = std::mem::take(&mut *locked(&self.repairs));
+        repairs.extend(self.versions.take_repairs());
+        repairs
     }
 
     fn parsed<T: serde::de::DeserializeOwned>(&self, digest: &Digest) -> Result<T, StateError> {
@@ -558,6 +561,6 @@ fn modules(adoption: &Adoption) -> impl Iterator<Item = &Digest> {
 
 /// A lock's content. A panic while it was held cannot have left it half changed: the
 /// journal, the log and the slots change by whole operations.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

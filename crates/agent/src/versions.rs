@@ -10,14 +10,14 @@
 //! them, leaves them alone.
 //!
 //! Invariants: no lock is held while the host is read, which may hang; bytes are durable before the
-//! journal names them.
+//! journal names them. Between runs the journal is on disk alone.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use catalog::types::Spec;
 use converge::Desired;
@@ -34,15 +34,19 @@ use spool::{BlobStore, Disk, Journal};
 
 use crate::clock::now;
 use crate::render::chain;
-use crate::state::{Durable, StateError, spool};
+use crate::state::{Durable, RestingJournal, StateError, locked, spool};
 
 /// Everything of it, below the state directory.
 pub(crate) const DIRECTORY: &str = "versions";
+/// What fails where the store cannot be read.
+const READ: &str = "read the kept versions of files";
 
 /// The kept versions of all files.
 pub struct VersionStore {
-    histories: Mutex<Journal<String, FileHistory>>,
+    histories: Mutex<RestingJournal<String, FileHistory>>,
     contents: BlobStore,
+    /// What was found damaged since it was last asked.
+    repairs: Mutex<Vec<String>>,
 }
 
 /// Who overwrites or removes files.
@@ -55,21 +59,33 @@ pub struct VersionCause<'a> {
 }
 
 impl VersionStore {
-    /// Opens the store below a state directory; says what was found damaged.
+    /// Opens the store below a state directory.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub(crate) fn open(disk: &Disk, state: &Path) -> Result<(VersionStore, Vec<String>), StateError> {
+    pub(crate) fn open(disk: &Disk, state: &Path) -> Result<VersionStore, StateError> {
         let directory = state.join(DIRECTORY);
-        let failed = spool("read the kept versions of files");
-        let opened = Journal::open(disk, &directory.join("journal")).map_err(&failed)?;
         // Bytes that were kept just before a crash are in it, and in no history.
-        let contents =
-            BlobStore::open_dir(disk, &directory.join("content"), 2 * LIMITS.bytes).map_err(&failed)?;
-        let store = VersionStore { histories: Mutex::new(opened.journal), contents };
-        let named = digests(store.locked().entries().values());
-        store.contents.retain(&named).map_err(failed)?;
-        Ok((store, opened.repairs))
+        let contents = BlobStore::open_dir(disk, &directory.join("content"), 2 * LIMITS.bytes);
+        let store = VersionStore {
+            histories: Mutex::new(RestingJournal::new(disk, directory.join("journal"))),
+            contents: contents.map_err(spool(READ))?,
+            repairs: Mutex::default(),
+        };
+        let named = store.with_histories(|histories| digests(histories.entries().values()))?;
+        store.contents.retain(&named).map_err(spool(READ))?;
+        store.rest();
+        Ok(store)
+    }
+
+    /// Lets go of what is in memory of it: the next use reads it from the disk.
+    pub(crate) fn rest(&self) {
+        locked(&self.histories).rest();
+    }
+
+    /// What was found damaged since this was asked last, in words.
+    pub(crate) fn take_repairs(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.repairs))
     }
 
     /// Keeps what these files are, before they are overwritten or removed. A file that is not there
@@ -105,9 +121,10 @@ impl VersionStore {
         let mut room = LIMITS.change_bytes;
         let Some(found) = self.keep_one(host, file, cause, &mut room)? else { return Ok(None) };
         self.keep_found(&file.path, found, cause, at);
-        let histories = self.locked();
-        let kept = histories.get(&file.path).and_then(|history| history.find_like(&found));
-        kept.map(|kept| Some(kept.number)).ok_or(PassedOverReason::Failed)
+        let number = self.with_histories(|histories| {
+            histories.get(&file.path).and_then(|history| history.find_like(&found)).map(|kept| kept.number)
+        });
+        number.ok().flatten().map(Some).ok_or(PassedOverReason::Failed)
     }
 
     fn keep_found(&self, path: &str, found: FoundFile, cause: VersionCause<'_>, at: Timestamp) {
@@ -139,7 +156,14 @@ impl VersionStore {
         if sensitive.is_empty() {
             return;
         }
-        let kept = self.histories(None).into_iter().filter(|(_, history)| !history.versions.is_empty());
+        let histories = match self.histories(None) {
+            Ok(histories) => histories,
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "versions of files that are sensitive by now stay");
+                return;
+            }
+        };
+        let kept = histories.into_iter().filter(|(_, history)| !history.versions.is_empty());
         for (path, history) in kept {
             let writes = |spec: &Result<Spec, BindError>| {
                 spec.as_ref().is_ok_and(|spec| kinds.writes_file(spec, &path))
@@ -183,33 +207,22 @@ impl VersionStore {
 
     /// Changes a history, and removes what is more than is kept.
     fn change(&self, path: &str, change: impl FnOnce(&mut FileHistory)) {
-        let mut histories = self.locked();
-        let mut history = histories.get(&path.to_owned()).cloned().unwrap_or_default();
-        let before: Vec<Digest> = history.versions.iter().map(|version| version.digest).collect();
-        change(&mut history);
-        if let Err(error) = histories.put(path.to_owned(), history) {
-            tracing::warn!(path, error = %chain(&error), "a file's version cannot be recorded");
-            return;
-        }
-        let over = over_limits(histories.entries(), &LIMITS);
-        let gone =
-            over.iter().flat_map(|(path, _)| histories.get(path)).flat_map(|history| &history.versions);
-        let mut gone: BTreeSet<Digest> = gone.map(|version| version.digest).chain(before).collect_inserting();
-        if let Err(error) = histories.apply(over) {
-            tracing::warn!(error = %chain(&error), "versions of files that are too many cannot be removed");
-            return;
-        }
-        for named in digests(histories.entries().values()) {
-            gone.remove(&named);
-        }
-        for digest in gone {
-            // Only space: the next start removes it.
-            let _ = self.contents.remove(&digest);
+        let gone = self.with_histories(|histories| change_history(histories, path, change));
+        let gone = gone.unwrap_or_else(|error| Err(chain(&error)));
+        match gone {
+            Ok(gone) => gone.iter().for_each(|digest| {
+                // Only space: the next start removes it.
+                let _ = self.contents.remove(digest);
+            }),
+            Err(error) => tracing::warn!(path, error, "a file's version cannot be recorded"),
         }
     }
 
     /// The histories of a path and of all below it, in their order; of all paths for `None`.
-    pub fn histories(&self, path: Option<&str>) -> Vec<(String, FileHistory)> {
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn histories(&self, path: Option<&str>) -> Result<Vec<(String, FileHistory)>, StateError> {
         let path = path.map(|path| path.trim_end_matches('/'));
         let wanted = |known: &str| match path {
             Some(path) => {
@@ -217,9 +230,10 @@ impl VersionStore {
             }
             None => true,
         };
-        let histories = self.locked();
-        let found = histories.entries().iter().filter(|(known, _)| wanted(known));
-        found.map(|(path, history)| (path.clone(), history.clone())).collect()
+        self.with_histories(|histories| {
+            let found = histories.entries().iter().filter(|(known, _)| wanted(known));
+            found.map(|(path, history)| (path.clone(), history.clone())).collect()
+        })
     }
 
     /// Opens the bytes of a version, verified; `None` when they were lost.
@@ -230,9 +244,14 @@ impl VersionStore {
         self.contents.open(digest).map_err(spool("read a kept version"))
     }
 
-    fn locked(&self) -> MutexGuard<'_, Journal<String, FileHistory>> {
+    fn with_histories<T>(
+        &self,
+        work: impl FnOnce(&mut Journal<String, FileHistory>) -> T,
+    ) -> Result<T, StateError> {
         // The journal changes by whole operations.
-        self.histories.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut histories = locked(&self.histories);
+        let journal = histories.get(|repair| locked(&self.repairs).push(repair));
+        Ok(work(journal.map_err(spool(READ))?))
     }
 }
 
@@ -241,6 +260,26 @@ impl Durable {
     pub fn versions(&self) -> &VersionStore {
         &self.versions
     }
+}
+
+/// Changes a history; gives the contents that no version has any more, or why it could not be recorded.
+fn change_history(
+    histories: &mut Journal<String, FileHistory>,
+    path: &str,
+    change: impl FnOnce(&mut FileHistory),
+) -> Result<BTreeSet<Digest>, String> {
+    let mut history = histories.get(&path.to_owned()).cloned().unwrap_or_default();
+    let before: Vec<Digest> = history.versions.iter().map(|version| version.digest).collect();
+    change(&mut history);
+    histories.put(path.to_owned(), history).map_err(|error| chain(&error))?;
+    let over = over_limits(histories.entries(), &LIMITS);
+    let gone = over.iter().flat_map(|(path, _)| histories.get(path)).flat_map(|history| &history.versions);
+    let mut gone: BTreeSet<Digest> = gone.map(|version| version.digest).chain(before).collect_inserting();
+    histories.apply(over).map_err(|error| chain(&error))?;
+    for named in digests(histories.entries().values()) {
+        gone.remove(&named);
+    }
+    Ok(gone)
 }
 
 fn digests<'a>(histories: impl Iterator<Item = &'a FileHistory>) -> BTreeSet<Digest> {

@@ -15,6 +15,7 @@ use model::log::FactBody;
 use serde_json::{Value, json};
 use test_support::agent_local::{LocalHost, printed};
 use test_support::agent_state::{adopt, file, module, resource};
+use test_support::wait::until_blocking;
 
 const MOTD: &str = "/etc/motd";
 
@@ -108,6 +109,32 @@ fn a_version_is_put_back_while_the_daemon_runs_and_reported() {
     let facts = durable.facts(200, 1 << 20).unwrap();
     let restored = FactBody::FileRestored { path: MOTD.to_owned(), version: 1 };
     assert_eq!(facts.iter().filter(|fact| fact.body == restored).count(), 1, "{facts:?}");
+}
+
+/// CNV-12, LIF-10: between runs a daemon has the histories on disk alone. What was damaged there meanwhile is set aside and
+/// told, and the next version is kept.
+#[test]
+fn what_was_damaged_between_two_runs_is_told() {
+    let mut host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
+    host.write("etc/motd", "by hand\n");
+    host.start();
+    assert_eq!(numbers(&history(&host, MOTD)), [1]);
+    let (_, ran) = printed(&host.agent(&["apply"]));
+    let journal = std::fs::read_dir(host.state().join("versions/journal")).unwrap();
+    let mut segments = journal.map(|entry| entry.unwrap().path());
+    let segment = segments.find(|path| path.extension().is_some_and(|end| end == "segment")).unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(MOTD.len()).position(|window| window == MOTD.as_bytes()).unwrap();
+    bytes[at + 1] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+
+    assert_eq!(numbers(&history(&host, MOTD)), [] as [u64; 0], "{ran}");
+    host.write("etc/motd", "by hand again\n");
+    let (code, said) = printed(&host.agent(&["apply"]));
+    assert_eq!((code, host.read("etc/motd").unwrap().as_str()), (Some(0), "declared\n"), "{said}");
+    assert_eq!(numbers(&history(&host, MOTD)), [1]);
+    until_blocking("the daemon tells it", || host.log().contains("repaired").then_some(()));
+    assert!(host.log().contains("versions"), "{}", host.log());
 }
 
 #[test]

@@ -99,7 +99,8 @@ impl LocalHandler {
             LocalCall::FileVersions => {
                 let path = parameter(query, "path");
                 let show = move |handler: &LocalHandler| {
-                    json(&files::versions(handler.storage.durable(), path.as_deref()))
+                    let found = files::versions(handler.storage.durable(), path.as_deref());
+                    json(&found.map_err(|error| failed(chain(&error)))?)
                 };
                 self.aside(show).await
             }

@@ -7,15 +7,14 @@ use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::Digest;
 use spool::{Disk, Journal, PeekedFile, StateFile};
 
+use super::resting_journal::RestingJournal;
 use super::{Durable, StateError, locked, spool};
 use crate::guard::{CHANGES_FILE, GuardedChanges};
 
 /// The ledger's journal: in memory while a run may record something, and on disk alone otherwise, as it has an
-/// entry for each thing that Muster changed.
+/// entry for each thing that Muster changed. Each run so notices what was damaged since the last one.
 pub(super) struct LedgerJournal {
-    disk: Disk,
-    directory: PathBuf,
-    journal: Option<Journal<ResourceId, LedgerEntry>>,
+    journal: RestingJournal<ResourceId, LedgerEntry>,
     /// Runs under way that may record something.
     runs: usize,
 }
@@ -25,29 +24,22 @@ impl LedgerJournal {
     /// the first run ended.
     ///
     /// # Errors
-    /// As [`LedgerJournal::read`].
+    /// When it cannot be read.
     pub(super) fn open(
         disk: &Disk,
         directory: PathBuf,
         repaired: impl FnMut(String),
     ) -> Result<LedgerJournal, StateError> {
-        let mut ledger = LedgerJournal { disk: disk.clone(), directory, journal: None, runs: 0 };
-        ledger.journal = Some(ledger.read(repaired)?);
-        Ok(ledger)
+        let mut journal = RestingJournal::new(disk, directory);
+        journal.get(repaired).map_err(spool("read the ledger"))?;
+        Ok(LedgerJournal { journal, runs: 0 })
     }
 
-    /// Takes the journal out of memory, or reads it. What was found damaged is set aside and given to
-    /// `repaired`, in words.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    fn read(&mut self, repaired: impl FnMut(String)) -> Result<Journal<ResourceId, LedgerEntry>, StateError> {
-        if let Some(journal) = self.journal.take() {
-            return Ok(journal);
+    /// Lets go of it, unless a run may record something in it.
+    fn settle(&mut self) {
+        if self.runs == 0 {
+            self.journal.rest();
         }
-        let opened = Journal::open(&self.disk, &self.directory).map_err(spool("read the ledger"))?;
-        opened.repairs.into_iter().for_each(repaired);
-        Ok(opened.journal)
     }
 }
 
@@ -59,8 +51,9 @@ impl Drop for RecordingRun<'_> {
         let mut ledger = locked(&self.0.ledger);
         ledger.runs = ledger.runs.saturating_sub(1);
         if ledger.runs == 0 {
-            ledger.journal = None;
+            self.0.versions.rest();
         }
+        ledger.settle();
     }
 }
 
@@ -86,12 +79,12 @@ impl Durable {
     /// When it cannot be read.
     pub fn ledger(&self) -> Result<Ledger, StateError> {
         let mut ledger = locked(&self.ledger);
-        let stays = ledger.runs > 0 || ledger.journal.is_some();
-        let journal = ledger.read(|repair| self.repaired(repair))?;
-        if !stays {
-            return Ok(Ledger { entries: journal.into_entries() });
-        }
-        Ok(Ledger { entries: ledger.journal.insert(journal).entries().clone() })
+        let repaired = |repair| self.repaired(repair);
+        let entries = match ledger.runs > 0 || ledger.journal.is_in_memory() {
+            true => ledger.journal.get(repaired).map(|journal| journal.entries().clone()),
+            false => ledger.journal.take(repaired).map(Journal::into_entries),
+        };
+        Ok(Ledger { entries: entries.map_err(spool("read the ledger"))? })
     }
 
     /// Makes records of a run durable, with one sync of each file. Records of jobs beside each
@@ -107,10 +100,11 @@ impl Durable {
         }
         if !batch.is_empty() {
             let mut ledger = locked(&self.ledger);
-            let mut journal = ledger.read(|repair| self.repaired(repair))?;
+            let journal =
+                ledger.journal.get(|repair| self.repaired(repair)).map_err(spool("read the ledger"))?;
             let applied = journal.apply(batch).map_err(spool("record in the ledger"));
             // A job that ends after its run was not waited for.
-            ledger.journal = (ledger.runs > 0).then_some(journal);
+            ledger.settle();
             applied?;
         }
         let owed = records.iter().filter_map(|record| Some((record.generation, record.pending.as_ref()?)));

@@ -294,7 +294,7 @@ pub(super) fn file_versions(
 ) -> Result<ExitCode, VerbFailure> {
     let view = match daemon_of(options)? {
         Some(daemon) => daemon.file_versions(path)?,
-        None => files::versions(&Machine::open(options)?.durable, path),
+        None => files::versions(&Machine::open(options)?.durable, path)?,
     };
     show(json, &view, || view.text(now()))?;
     Ok(ExitCode::SUCCESS)
