@@ -284,7 +284,7 @@ pub fn after_restore(runner: &Runner, traits: &Value, path: &str, pause: Option<
 /// Of what is sensitive by now no version is left to be shown or put back.
 fn forget_sensitive(runner: &Runner, traits: &Value) -> Result<(), FileVersionError> {
     match runner.bind(traits) {
-        Ok(bound) => runner.forget_sensitive(&bound),
+        Ok(bound) => runner.forget_sensitive(&bound)?,
         Err(RunnerError::NothingHeld) => {}
         Err(error) => return Err(FileVersionError::Declared(chain(&error))),
     }

@@ -192,8 +192,11 @@ impl Runner {
             // A plan may be made beside a run, and writes no records. It takes nothing away either: the
             // run may be on an earlier set, and about to record what it keeps.
             self.collect_garbage_when_due(adoption);
-            if order.scope == RunScope::All {
-                self.forget_sensitive(bound);
+            if order.scope == RunScope::All
+                && let Err(error) = self.forget_sensitive(bound)
+            {
+                // The verbs that show versions try it again first.
+                tracing::warn!(error = %crate::render::chain(&error), "versions of files that are sensitive by now stay");
             }
             self.worker.kinds.begin_run(order.scope.purpose());
         }
@@ -252,8 +255,11 @@ impl Runner {
     }
 
     /// Lets go of the versions of files that are sensitive by now (CNV-8).
-    pub fn forget_sensitive(&self, bound: &BoundRelease) {
-        self.durable().versions().forget_sensitive(&bound.desired, &self.worker.kinds);
+    ///
+    /// # Errors
+    /// When the store cannot be read, or a history cannot be changed.
+    pub fn forget_sensitive(&self, bound: &BoundRelease) -> Result<(), StateError> {
+        self.durable().versions().forget_sensitive(&bound.desired, &self.worker.kinds)
     }
 
     /// The set of a release, bound.
@@ -270,7 +276,6 @@ impl Runner {
             let last = self.last_bound();
             last.as_ref().filter(|last| last.is_of(root)).map(|last| last.uses().clone())
         };
-        let bytes = documents.bytes();
         let held = documents.parse(last_uses.is_some())?;
         let secrets = secrets::open(adoption, durable, &self.hostname)?;
         // Wherever it is: no resource may take it away.
@@ -287,7 +292,7 @@ impl Runner {
         let desired = bind(&from);
         *self.last_bound() = Some(match secrets::are_held(adoption) {
             true => last,
-            false => last.keeping(&desired, traits, bytes),
+            false => last.keeping(&desired, traits),
         });
         Ok(desired)
     }

@@ -30,7 +30,7 @@ use model::collect::CollectInserting;
 use model::digest::Hasher;
 use model::{Digest, Timestamp};
 use providers::{Kinds, TouchedFile, TouchedFiles};
-use spool::{BlobStore, Disk, Journal};
+use spool::{BlobStore, Disk, Journal, SpoolError};
 
 use crate::clock::now;
 use crate::render::chain;
@@ -43,10 +43,17 @@ const READ: &str = "read the kept versions of files";
 
 /// The kept versions of all files.
 pub struct VersionStore {
-    histories: Mutex<RestingJournal<String, FileHistory>>,
+    histories: Mutex<Histories>,
     contents: BlobStore,
     /// What was found damaged since it was last asked.
     repairs: Mutex<Vec<String>>,
+}
+
+/// Which versions there are: in memory while a run may change them.
+struct Histories {
+    journal: RestingJournal<String, FileHistory>,
+    /// Runs under way.
+    runs: usize,
 }
 
 /// Who overwrites or removes files.
@@ -56,6 +63,15 @@ pub struct VersionCause<'a> {
     pub by: &'a str,
     /// The resource is declared sensitive.
     pub sensitive: bool,
+}
+
+impl Histories {
+    /// Lets go of them, unless a run may change them.
+    fn settle(&mut self) {
+        if self.runs == 0 {
+            self.journal.rest();
+        }
+    }
 }
 
 impl VersionStore {
@@ -68,19 +84,28 @@ impl VersionStore {
         // Bytes that were kept just before a crash are in it, and in no history.
         let contents = BlobStore::open_dir(disk, &directory.join("content"), 2 * LIMITS.bytes);
         let store = VersionStore {
-            histories: Mutex::new(RestingJournal::new(disk, directory.join("journal"))),
+            histories: Mutex::new(Histories {
+                journal: RestingJournal::new(disk, directory.join("journal")),
+                runs: 0,
+            }),
             contents: contents.map_err(spool(READ))?,
             repairs: Mutex::default(),
         };
         let named = store.with_histories(|histories| digests(histories.entries().values()))?;
         store.contents.retain(&named).map_err(spool(READ))?;
-        store.rest();
         Ok(store)
     }
 
-    /// Lets go of what is in memory of it: the next use reads it from the disk.
-    pub(crate) fn rest(&self) {
-        locked(&self.histories).rest();
+    /// A run begins: what it reads stays in memory until it ends.
+    pub(crate) fn begin_run(&self) {
+        locked(&self.histories).runs += 1;
+    }
+
+    /// A run ended.
+    pub(crate) fn end_run(&self) {
+        let mut histories = locked(&self.histories);
+        histories.runs = histories.runs.saturating_sub(1);
+        histories.settle();
     }
 
     /// What was found damaged since this was asked last, in words.
@@ -130,10 +155,11 @@ impl VersionStore {
     fn keep_found(&self, path: &str, found: FoundFile, cause: VersionCause<'_>, at: Timestamp) {
         let by = cause.by.to_owned();
         // Another change may have let go of the same bytes just now.
-        self.change(path, |history| match self.contents.has(&found.digest) {
+        let kept = self.change(path, |history| match self.contents.has(&found.digest) {
             true => history.keep(found, by, at),
             false => history.pass_over(PassedOver { at, reason: PassedOverReason::Failed, files: 1, by }),
         });
+        warn_of_unrecorded(path, kept);
     }
 
     /// Notes that files were overwritten or removed of which no version was kept.
@@ -147,33 +173,33 @@ impl VersionStore {
     ) {
         tracing::debug!(path, ?reason, files, by = cause.by, "no version was kept");
         let by = cause.by.to_owned();
-        self.change(path, |history| history.pass_over(PassedOver { at, reason, files, by }));
+        let noted = self.change(path, |history| history.pass_over(PassedOver { at, reason, files, by }));
+        warn_of_unrecorded(path, noted);
     }
 
     /// Lets go of the versions of files whose resources are sensitive: they became so without a change.
-    pub(crate) fn forget_sensitive(&self, desired: &Desired, kinds: &Kinds) {
+    ///
+    /// # Errors
+    /// When they cannot be read, or not be let go of: none may be shown then.
+    pub(crate) fn forget_sensitive(&self, desired: &Desired, kinds: &Kinds) -> Result<(), StateError> {
         let sensitive: Vec<_> = desired.resources().filter(|resource| resource.sensitive).collect();
         if sensitive.is_empty() {
-            return;
+            return Ok(());
         }
-        let histories = match self.histories(None) {
-            Ok(histories) => histories,
-            Err(error) => {
-                tracing::warn!(error = %chain(&error), "versions of files that are sensitive by now stay");
-                return;
-            }
-        };
-        let kept = histories.into_iter().filter(|(_, history)| !history.versions.is_empty());
+        let kept = self.histories(None)?.into_iter().filter(|(_, history)| !history.versions.is_empty());
         for (path, history) in kept {
             let writes = |spec: &Result<Spec, BindError>| {
                 spec.as_ref().is_ok_and(|spec| kinds.writes_file(spec, &path))
             };
             if let Some(resource) = sensitive.iter().find(|resource| writes(&resource.spec)) {
                 let files = u64::try_from(history.versions.len()).unwrap_or(u64::MAX);
-                let cause = VersionCause { by: resource.id.as_str(), sensitive: true };
-                self.pass_over(&path, PassedOverReason::Sensitive, files, cause, now());
+                let (reason, by) = (PassedOverReason::Sensitive, resource.id.to_string());
+                self.change(&path, |history| {
+                    history.pass_over(PassedOver { at: now(), reason, files, by });
+                })?;
             }
         }
+        Ok(())
     }
 
     /// Keeps the bytes of one file; `None` when there is none.
@@ -206,16 +232,16 @@ impl VersionStore {
     }
 
     /// Changes a history, and removes what is more than is kept.
-    fn change(&self, path: &str, change: impl FnOnce(&mut FileHistory)) {
-        let gone = self.with_histories(|histories| change_history(histories, path, change));
-        let gone = gone.unwrap_or_else(|error| Err(chain(&error)));
-        match gone {
-            Ok(gone) => gone.iter().for_each(|digest| {
+    fn change(&self, path: &str, change: impl FnOnce(&mut FileHistory)) -> Result<(), StateError> {
+        self.with_histories(|histories| {
+            let gone = change_history(histories, path, change).map_err(spool("record a file's version"))?;
+            // Before another change may name the same bytes.
+            for digest in gone {
                 // Only space: the next start removes it.
-                let _ = self.contents.remove(digest);
-            }),
-            Err(error) => tracing::warn!(path, error, "a file's version cannot be recorded"),
-        }
+                let _ = self.contents.remove(&digest);
+            }
+            Ok(())
+        })?
     }
 
     /// The histories of a path and of all below it, in their order; of all paths for `None`.
@@ -250,8 +276,22 @@ impl VersionStore {
     ) -> Result<T, StateError> {
         // The journal changes by whole operations.
         let mut histories = locked(&self.histories);
-        let journal = histories.get(|repair| locked(&self.repairs).push(repair));
-        Ok(work(journal.map_err(spool(READ))?))
+        let mut repairs = Vec::new();
+        let journal = histories.journal.get(|repair| repairs.push(repair)).map_err(spool(READ))?;
+        if !repairs.is_empty() {
+            // Only space: the bytes of versions that are lost by it.
+            let _ = self.contents.retain(&digests(journal.entries().values()));
+            locked(&self.repairs).append(&mut repairs);
+        }
+        let worked = work(journal);
+        histories.settle();
+        Ok(worked)
+    }
+}
+
+fn warn_of_unrecorded(path: &str, recorded: Result<(), StateError>) {
+    if let Err(error) = recorded {
+        tracing::warn!(path, error = %chain(&error), "a file's version cannot be recorded");
     }
 }
 
@@ -267,15 +307,15 @@ fn change_history(
     histories: &mut Journal<String, FileHistory>,
     path: &str,
     change: impl FnOnce(&mut FileHistory),
-) -> Result<BTreeSet<Digest>, String> {
+) -> Result<BTreeSet<Digest>, SpoolError> {
     let mut history = histories.get(&path.to_owned()).cloned().unwrap_or_default();
     let before: Vec<Digest> = history.versions.iter().map(|version| version.digest).collect();
     change(&mut history);
-    histories.put(path.to_owned(), history).map_err(|error| chain(&error))?;
+    histories.put(path.to_owned(), history)?;
     let over = over_limits(histories.entries(), &LIMITS);
     let gone = over.iter().flat_map(|(path, _)| histories.get(path)).flat_map(|history| &history.versions);
     let mut gone: BTreeSet<Digest> = gone.map(|version| version.digest).chain(before).collect_inserting();
-    histories.apply(over).map_err(|error| chain(&error))?;
+    histories.apply(over)?;
     for named in digests(histories.entries().values()) {
         gone.remove(&named);
     }

@@ -47,11 +47,6 @@ impl HeldDocuments {
         Ok(held)
     }
 
-    /// All of them.
-    pub(super) fn bytes(&self) -> usize {
-        self.modules.iter().chain(&self.params).map(|document| document.bytes.len()).sum()
-    }
-
     /// Parses them; `again` where this process has read those of this release before, and they were found to be as
     /// documents must be.
     pub(super) fn parse(self, again: bool) -> Result<HeldSet, RunnerError> {

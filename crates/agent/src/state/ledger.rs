@@ -50,10 +50,9 @@ impl Drop for RecordingRun<'_> {
     fn drop(&mut self) {
         let mut ledger = locked(&self.0.ledger);
         ledger.runs = ledger.runs.saturating_sub(1);
-        if ledger.runs == 0 {
-            self.0.versions.rest();
-        }
         ledger.settle();
+        drop(ledger);
+        self.0.versions.end_run();
     }
 }
 
@@ -70,6 +69,7 @@ impl Durable {
     pub(crate) fn begin_run(&self) -> RecordingRun<'_> {
         *locked(&self.written) = 0;
         locked(&self.ledger).runs += 1;
+        self.versions.begin_run();
         RecordingRun(self)
     }
 

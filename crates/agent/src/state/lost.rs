@@ -14,7 +14,7 @@ use super::{Durable, FactsWaiting, StateDir, StateError, fresh_incarnation, lock
 use crate::clock::now;
 
 /// The directories that an agent has from its start on.
-const DIRECTORIES: [&str; 5] = ["ledger", "log", "content", "objects", "actions"];
+const DIRECTORIES: [&str; 6] = ["ledger", "log", "content", "objects", "actions", "versions"];
 
 /// What is lost of a state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::{Screen, aside};
 
+use show::node_stands;
 pub use show::{explained, idle, line, list, show, still_held};
 pub(crate) use show::{standing_since, words};
 pub use watch::stands;
@@ -194,8 +195,8 @@ fn order(rollout: &str, turn: RolloutTurn) -> ControlRollout {
 /// What taking a node out did to it.
 fn explain_skipped(view: &NodeRolloutView) -> String {
     match view.state {
-        NodeRolloutState::Pending => explained(view),
-        _ => format!("{}It holds up nobody; taking it out does not take it back", explained(view)),
+        NodeRolloutState::Pending => node_stands(view),
+        _ => format!("{}It holds up nobody; taking it out does not take it back", node_stands(view)),
     }
 }
 

@@ -78,10 +78,11 @@ fn wave_row(wave: &RolloutWaveView, now: Timestamp) -> [String; 4] {
 /// Why a node has not changed yet, as a sentence; and what waits behind its rollout.
 pub fn explained(view: &NodeRolloutView) -> String {
     let newer = view.newer.as_ref().and_then(newer).map(|newer| format!("{newer}\n"));
-    stands(view) + &newer.unwrap_or_default()
+    node_stands(view) + &newer.unwrap_or_default()
 }
 
-fn stands(view: &NodeRolloutView) -> String {
+/// How a node stands in its rollout, and what keeps it.
+pub(super) fn node_stands(view: &NodeRolloutView) -> String {
     let NodeRolloutView { hostname, rollout, wave, .. } = view;
     let since = ago(view.since, now());
     match &view.cause {

@@ -7,6 +7,7 @@
 mod claims;
 mod foreach;
 mod links;
+mod memory;
 mod names;
 mod order;
 mod problem;
@@ -102,8 +103,8 @@ pub struct BoundModule {
     pub error: Option<BindError>,
     /// Some resource's name is not known, so the ledger does not show which one left.
     pub(crate) unnamed: bool,
-    /// Bytes of attributes and templates that were evaluated for it.
-    evaluated: usize,
+    /// Bytes of the attributes and templates that its resources were bound to.
+    held: usize,
 }
 
 /// A resource, bound.
@@ -279,11 +280,6 @@ impl Desired {
         self.modules.iter().flat_map(|module| module.resources.iter().chain(&module.handlers))
     }
 
-    /// Bytes of attributes and templates that were evaluated to bind it: what it holds beside the texts of its documents.
-    pub fn evaluated_bytes(&self) -> usize {
-        self.modules.iter().map(|module| module.evaluated).sum()
-    }
-
     /// Every tag that some resource has.
     pub fn tags(&self) -> BTreeSet<&str> {
         self.resources().flat_map(|resource| resource.tags.iter().map(String::as_str)).collect_inserting()
@@ -393,7 +389,7 @@ fn bind_module<'m>(
         slots.push(handler, &mut bound.handlers, handlers);
         binder.slot += 1;
     }
-    (bound.unnamed, bound.evaluated) = (binder.unnamed, binder.made);
+    (bound.unnamed, bound.held) = (binder.unnamed, binder.held);
     // Where the module is not wanted its verify is not either, and may not even evaluate.
     if !matches!(bound.when, When::Never(_)) {
         match module.verify.as_ref().map(|command| resource::command(command, &scope)).transpose() {

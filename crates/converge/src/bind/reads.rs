@@ -39,7 +39,8 @@ impl TraitUses {
         traits.any(|(_, used)| used.iter().zip(path).all(|(name, part)| name == part))
     }
 
-    /// Those of the traits that are read; groups and traits alone count, not what is inside a trait.
+    /// Those of the traits that are read; groups and traits alone count, not what is inside a trait. A group of which
+    /// something is read is there also where it is empty: that is another thing than none.
     pub fn select(&self, traits: &Value) -> Value {
         let Value::Map(groups) = traits else { return Value::Map(BTreeMap::new()) };
         let selected = groups.iter().filter_map(|(group, members)| {
@@ -47,7 +48,8 @@ impl TraitUses {
             let read = members.iter().filter(|(name, _)| self.reads(&[group, name]));
             let read: BTreeMap<_, _> =
                 read.map(|(name, value)| (name.clone(), value.clone())).collect_inserting();
-            (!read.is_empty()).then(|| (group.clone(), Value::Map(read)))
+            let is_read = !read.is_empty() || self.reads(&[group]);
+            is_read.then(|| (group.clone(), Value::Map(read)))
         });
         Value::Map(selected.collect_inserting())
     }
@@ -145,5 +147,19 @@ mod tests {
         {
             assert!(!reads(text, "see uptime(1): {{ traits.os.name }}"), "{text}");
         }
+    }
+    /// TRT-2: a group of which something is read is another thing where it is empty than where there is none.
+    #[test]
+    fn an_empty_group_is_selected_where_it_is_read() {
+        let uses = |path: &[&str]| {
+            let path = path.iter().map(|part| (*part).to_owned()).collect();
+            TraitUses { uses: NameUses { paths: BTreeSet::from([path]) } }
+        };
+        let empty: Value =
+            serde_json::from_value(serde_json::json!({"external": {}, "os": {"name": "debian"}})).unwrap();
+        let selected = |path: &[&str]| serde_json::to_value(uses(path).select(&empty)).unwrap();
+        assert_eq!(selected(&["traits", "external"]), serde_json::json!({"external": {}}));
+        assert_eq!(selected(&["traits", "os", "name"]), serde_json::json!({"os": {"name": "debian"}}));
+        assert_eq!(selected(&["traits", "external", "db"]), serde_json::json!({"external": {}}));
     }
 }

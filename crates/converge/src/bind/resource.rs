@@ -36,6 +36,8 @@ pub(super) struct Binder<'a> {
     pub(super) budget: &'a mut LoopBudget,
     /// Bytes of attributes and templates that were evaluated so far.
     pub(super) made: usize,
+    /// Bytes of all attributes and templates so far.
+    pub(super) held: usize,
     /// Some resource's name could not be evaluated.
     pub(super) unnamed: bool,
     /// The position of the declaration that is bound.
@@ -59,7 +61,18 @@ impl<'a> Binder<'a> {
         sources: Sources,
     ) -> Binder<'a> {
         let templates = BTreeMap::new();
-        Binder { module, scope, observe, templates, budget, made: 0, unnamed: false, slot: 0, sources }
+        Binder {
+            module,
+            scope,
+            observe,
+            templates,
+            budget,
+            made: 0,
+            held: 0,
+            unnamed: false,
+            slot: 0,
+            sources,
+        }
     }
 
     /// Binds a resource, or one item of it, with these names.
@@ -140,8 +153,10 @@ impl<'a> Binder<'a> {
                 scope.shared.secrets.bytes(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
             attributes.to_mut().insert(CONTENT.to_owned(), Value::Str(text.unwrap_or_default()));
         }
-        if let Cow::Owned(evaluated) = &attributes {
-            self.made += evaluated.values().map(size).sum::<usize>();
+        let bytes = attributes.values().map(size).sum::<usize>();
+        self.held += bytes;
+        if matches!(attributes, Cow::Owned(_)) {
+            self.made += bytes;
         }
         let rendered = match attributes.get("template").and_then(Value::as_str) {
             Some(template) if has_template(&resource.kind) && !is_dynamic(&attributes["template"]) => {
@@ -246,6 +261,7 @@ impl<'a> Binder<'a> {
             }
         })?;
         self.made += text.len();
+        self.held += text.len();
         Ok(text)
     }
 }
@@ -282,7 +298,7 @@ fn attributes<'b>(
 }
 
 /// Roughly the bytes that a value takes.
-fn size(value: &Value) -> usize {
+pub(super) fn size(value: &Value) -> usize {
     /// The fixed cost of a value.
     const ITEM: usize = 32;
     ITEM + match value {
