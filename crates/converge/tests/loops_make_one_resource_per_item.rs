@@ -189,6 +189,13 @@ fn the_bounds_of_loops_hold() {
         "resources": [large]}]));
     set_of.params.vars.insert("m.many".into(), serde_json::from_value(over(9000)).unwrap());
     assert_eq!(error(&set_of), "foreach: the resources of a node's loops take more than 33554432 bytes");
+    // Each item has a text of its own, also one that is written out in the declaration.
+    let same = json!({"type": "file", "name": "/${{ item }}", "foreach": over(1000),
+        "attributes": {"content": "x".repeat(40_000)}});
+    assert_eq!(
+        error(&set(json!([{"name": "m", "resources": [same]}]))),
+        "foreach: the resources of a node's loops take more than 33554432 bytes"
+    );
     let pairs = json!([{"name": "m", "resources": [
         {"type": "file", "id": "one", "name": "/1/${{ item }}", "foreach": over(1000)},
         {"type": "file", "id": "two", "name": "/2/${{ item }}", "foreach": over(1000), "depends_on": ["one"]},

@@ -389,7 +389,7 @@ fn bind_module<'m>(
         slots.push(handler, &mut bound.handlers, handlers);
         binder.slot += 1;
     }
-    (bound.unnamed, bound.held) = (binder.unnamed, binder.held);
+    (bound.unnamed, bound.held) = (binder.unnamed, binder.made);
     // Where the module is not wanted its verify is not either, and may not even evaluate.
     if !matches!(bound.when, When::Never(_)) {
         match module.verify.as_ref().map(|command| resource::command(command, &scope)).transpose() {

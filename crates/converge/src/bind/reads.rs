@@ -148,6 +148,7 @@ mod tests {
             assert!(!reads(text, "see uptime(1): {{ traits.os.name }}"), "{text}");
         }
     }
+
     /// TRT-2: a group of which something is read is another thing where it is empty than where there is none.
     #[test]
     fn an_empty_group_is_selected_where_it_is_read() {

@@ -34,10 +34,9 @@ pub(super) struct Binder<'a> {
     observe: bool,
     templates: BTreeMap<String, Result<BoundTemplate, BindError>>,
     pub(super) budget: &'a mut LoopBudget,
-    /// Bytes of attributes and templates that were evaluated so far.
+    /// Bytes of the attributes and templates so far. A resource has texts of its own also where they are written
+    /// out in its declaration, as each item of a loop has.
     pub(super) made: usize,
-    /// Bytes of all attributes and templates so far.
-    pub(super) held: usize,
     /// Some resource's name could not be evaluated.
     pub(super) unnamed: bool,
     /// The position of the declaration that is bound.
@@ -61,18 +60,7 @@ impl<'a> Binder<'a> {
         sources: Sources,
     ) -> Binder<'a> {
         let templates = BTreeMap::new();
-        Binder {
-            module,
-            scope,
-            observe,
-            templates,
-            budget,
-            made: 0,
-            held: 0,
-            unnamed: false,
-            slot: 0,
-            sources,
-        }
+        Binder { module, scope, observe, templates, budget, made: 0, unnamed: false, slot: 0, sources }
     }
 
     /// Binds a resource, or one item of it, with these names.
@@ -153,11 +141,7 @@ impl<'a> Binder<'a> {
                 scope.shared.secrets.bytes(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
             attributes.to_mut().insert(CONTENT.to_owned(), Value::Str(text.unwrap_or_default()));
         }
-        let bytes = attributes.values().map(size).sum::<usize>();
-        self.held += bytes;
-        if matches!(attributes, Cow::Owned(_)) {
-            self.made += bytes;
-        }
+        self.made += attributes.values().map(size).sum::<usize>();
         let rendered = match attributes.get("template").and_then(Value::as_str) {
             Some(template) if has_template(&resource.kind) && !is_dynamic(&attributes["template"]) => {
                 self.render(template, scope).map_err(|error| wrong.add(error)).ok()
@@ -261,7 +245,6 @@ impl<'a> Binder<'a> {
             }
         })?;
         self.made += text.len();
-        self.held += text.len();
         Ok(text)
     }
 }
