@@ -66,7 +66,7 @@ pub(crate) fn asks(victim: &Victim, made: &MadeOffer, task: RolloutTask) {
     let header = trust::signed::digest(&made.offer.header);
     let rollout = RolloutId::of_release(&"stable".parse().unwrap(), None, &header, |_| false);
     let wave = "all".to_owned();
-    let dispatch = RolloutDispatch { rollout, seq: 6, wave, task, soak_secs: 1, ended: false };
+    let dispatch = RolloutDispatch { rollout, seq: 6, wave, task, soak_secs: 1, through: None };
     let asked = move |answer: &mut model::exchange::Answer| answer.rollout = Some(dispatch.clone());
     victim.control.stage.play().twist = Some(Arc::new(asked));
 }

@@ -57,9 +57,17 @@ pub struct RolloutDispatch {
     pub task: RolloutTask,
     /// Seconds for which the node's probes must pass after its activation.
     pub soak_secs: u64,
-    /// The node is confirmed for good, as its rollout was through: the generation before is needed no more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ended: bool,
+    /// The rollout in which the node is confirmed for good, as it was through: the generation before is needed no more. It is
+    /// this one, or an earlier one of the channel, of whose end the node may not have heard before this one began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<RolloutId>,
+}
+
+impl RolloutDispatch {
+    /// The node is confirmed for good in this rollout.
+    pub fn is_through(&self) -> bool {
+        self.through.as_ref() == Some(&self.rollout)
+    }
 }
 
 /// What a node is asked for.

@@ -100,7 +100,7 @@ impl NodeState {
         let rollout = self.rollout.as_ref().filter(|_| self.follows_rollout);
         rollout.is_some_and(|rollout| {
             let dispatch = &rollout.pointer.dispatch;
-            !(dispatch.ended && dispatch.task == RolloutTask::Proceed)
+            !(dispatch.is_through() && dispatch.task == RolloutTask::Proceed)
         })
     }
 

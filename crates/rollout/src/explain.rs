@@ -164,7 +164,7 @@ impl Rollouts {
     /// Why a node has not changed yet. `None` for a node that is in no rollout.
     pub fn explain(&self, node: &NodeId) -> Option<NodeExplanation> {
         let index = self.nodes.find(node)?;
-        let (rollout, record) = self.current_of(node)?;
+        let (rollout, record) = self.current_of(index)?;
         Some(NodeExplanation {
             hostname: record.hostname.clone(),
             rollout: rollout.key().clone(),

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use model::NodeId;
-use model::rollout::RolloutDispatch;
+use model::rollout::{RolloutDispatch, RolloutId};
 
 use crate::id::RolloutKey;
 use crate::live::LiveRollout;
 use crate::member::MemberRecord;
+use crate::nodes::NodeIndex;
 use crate::rollouts::Rollouts;
 use crate::state::{NodeRolloutState, RolloutState};
 use crate::step::RolloutPointer;
@@ -23,7 +24,8 @@ impl Rollouts {
     /// plane that answers a node with it has read at least what was stored when the node was heard last: a
     /// node that acknowledged a request begins, or gives it up, by what this says next.
     pub fn pointer(&self, node: &NodeId) -> Option<RolloutPointer> {
-        let (rollout, record) = self.pointing_of(node)?;
+        let index = self.nodes.find(node)?;
+        let (rollout, record) = self.pointing_of(index)?;
         let document = &rollout.document;
         let wave = usize::from(record.placement.wave);
         Some(RolloutPointer {
@@ -35,8 +37,7 @@ impl Rollouts {
                 wave: rollout.rules.wave_name(wave).to_owned(),
                 task: record.task(),
                 soak_secs: rollout.rules.gate(wave).soak_secs,
-                // One that is on its way may be sent back still.
-                ended: record.state == NodeRolloutState::Converged && document.is_through(),
+                through: self.through_for(index, rollout).cloned(),
             },
             failure: failure_of(rollout, record),
         })
@@ -55,28 +56,41 @@ impl Rollouts {
 
     /// The rollout that says where a node is pointed to: the current one, or an earlier one in which the node
     /// is on its way, until the current one asks it.
-    fn pointing_of(&self, node: &NodeId) -> Option<(&LiveRollout, &MemberRecord)> {
-        let (current, record) = self.current_of(node)?;
-        let index = self.nodes.find(node)?;
-        let earlier = self
-            .nodes
-            .get(index)?
-            .rollouts
-            .iter()
-            .rev()
-            .filter(|key| key.channel == current.key().channel && key.seq < current.key().seq);
-        let mut on_its_way = earlier.filter_map(|key| {
-            let rollout = self.rollouts.get(key)?;
-            Some((rollout, rollout.record(index).filter(|record| record.is_on_its_way())?))
-        });
+    fn pointing_of(&self, index: NodeIndex) -> Option<(&LiveRollout, &MemberRecord)> {
+        let (current, record) = self.current_of(index)?;
         let may_wait = record.state == NodeRolloutState::Pending && record.asked.is_none();
-        on_its_way.next().filter(|_| may_wait).or(Some((current, record)))
+        let mut earlier = self.up_to(index, current).filter(|(rollout, _)| rollout.key() != current.key());
+        let on_its_way = earlier.find(|(_, record)| record.is_on_its_way());
+        on_its_way.filter(|_| may_wait).or(Some((current, record)))
+    }
+
+    /// The newest rollout up to this one in which a node is confirmed for good. One that is on its way may be sent back
+    /// still.
+    fn through_for(&self, index: NodeIndex, rollout: &LiveRollout) -> Option<&RolloutId> {
+        let mut confirmed =
+            self.up_to(index, rollout).filter(|(_, record)| record.state == NodeRolloutState::Converged);
+        let (newest, _) = confirmed.next()?;
+        Some(&newest.document.id).filter(|_| newest.document.is_through())
+    }
+
+    /// A node's rollouts of a channel from this one back to the earliest that is kept, with what is kept of it there.
+    fn up_to(
+        &self,
+        index: NodeIndex,
+        newest: &LiveRollout,
+    ) -> impl Iterator<Item = (&LiveRollout, &MemberRecord)> {
+        let key = newest.key().clone();
+        let rollouts = self.nodes.get(index).into_iter().flat_map(|known| known.rollouts.iter().rev());
+        let earlier = rollouts.filter(move |known| known.channel == key.channel && known.seq <= key.seq);
+        earlier.filter_map(move |key| {
+            let rollout = self.rollouts.get(key)?;
+            Some((rollout, rollout.record(index)?))
+        })
     }
 
     /// The rollout that a node is in now, or that waits, with what is kept of it there. None where all of them gave way to
     /// a release that goes to its nodes at once.
-    pub(crate) fn current_of(&self, node: &NodeId) -> Option<(&LiveRollout, &MemberRecord)> {
-        let index = self.nodes.find(node)?;
+    pub(crate) fn current_of(&self, index: NodeIndex) -> Option<(&LiveRollout, &MemberRecord)> {
         let known = self.nodes.get(index)?;
         let newest = |is_one: fn(&LiveRollout) -> bool| {
             let rollouts = known.rollouts.iter().filter_map(|key| self.rollouts.get(key));

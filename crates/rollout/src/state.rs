@@ -33,7 +33,7 @@
 //! | Activating | `Armed`: it switches | `DispatchAck`, `ActivationStarted` |
 //! | Deferred | `Deferred` | `ActivationDeferred` |
 //! | Soaking | `Confirming`, then `Probation` while the soak goes on | `ActivationComplete`, probes |
-//! | Converged | `Probation` until it hears `ended`, then `Settled` | `Converged` |
+//! | Converged | `Probation` until it hears `through`, then `Settled` | `Converged` |
 //! | Failed | `Returning`; where its terms say `halt`, `Probation` | `Failed` |
 //! | Reverted | `Settled` | `RollbackComplete` |
 //!

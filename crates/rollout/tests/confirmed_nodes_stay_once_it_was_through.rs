@@ -78,7 +78,7 @@ fn assert_confirmed(world: &Driven) {
         assert!(!world.is_asked(name), "{name} gave up its way back");
         let pointer = world.rollouts.pointer(&node_id(name)).unwrap();
         assert_eq!((pointer.release, pointer.dispatch.task), (Some(41), RolloutTask::Proceed), "{name}");
-        assert!(pointer.dispatch.ended, "{name}");
+        assert!(pointer.dispatch.is_through(), "{name}");
         assert!(world.why(name).contains("is confirmed on"), "{}", world.why(name));
     }
 }
@@ -104,7 +104,7 @@ fn a_late_failure_sends_back_only_what_is_on_its_way() {
     for name in LATE {
         let pointer = world.rollouts.pointer(&node_id(name)).unwrap();
         assert_eq!((pointer.release, pointer.dispatch.task), (Some(40), RolloutTask::GoBack), "{name}");
-        assert!(!pointer.dispatch.ended, "{name} is to keep its way back");
+        assert!(!pointer.dispatch.is_through(), "{name} is to keep its way back");
     }
     for name in LATE {
         assert_eq!(world.state(), RolloutState::Failed, "{name} is not back");
@@ -175,18 +175,18 @@ fn a_restart_does_not_forget_that_it_was_through() {
 fn a_rollback_before_it_was_through_sends_back_who_is_confirmed() {
     let mut world = Driven::new(terms(), &[("a", WEB), ("b", WEB)]);
     confirm(&mut world, "a");
-    assert!(!world.rollouts.pointer(&node_id("a")).unwrap().dispatch.ended);
+    assert!(!world.rollouts.pointer(&node_id("a")).unwrap().dispatch.is_through());
     assert_eq!(world.command(RolloutCommand::Rollback), RolloutAnswer::Command(Ok(())));
     assert!(world.is_asked("a"));
     let pointer = world.rollouts.pointer(&node_id("a")).unwrap();
-    assert_eq!((pointer.release, pointer.dispatch.ended), (Some(40), false));
+    assert_eq!((pointer.release, pointer.dispatch.is_through()), (Some(40), false));
     assert_eq!(world.member("b").goal, MemberGoal::Target, "it did not begin");
 }
 
 #[test]
 fn who_is_on_its_way_is_told_of_the_end_once_it_is_confirmed() {
     let mut world = through();
-    let ended = |world: &Driven| world.rollouts.pointer(&node_id("soaks")).unwrap().dispatch.ended;
+    let ended = |world: &Driven| world.rollouts.pointer(&node_id("soaks")).unwrap().dispatch.is_through();
     world.activate("soaks");
     world.pass("soaks");
     world.wait(60);
@@ -196,4 +196,54 @@ fn who_is_on_its_way_is_told_of_the_end_once_it_is_confirmed() {
     world.activate("fails");
     world.fail("fails");
     assert!(ended(&world) && !world.is_asked("soaks"), "and it never is");
+}
+
+/// Whoever was not reached between the end of one rollout and the beginning of the next hears of that end in the next one:
+/// while it waits there, and where it was taken out of it.
+#[test]
+fn the_next_rollout_tells_who_is_confirmed_in_the_one_before() {
+    let through =
+        |world: &Driven, name: &str| world.rollouts.pointer(&node_id(name)).unwrap().dispatch.through;
+    let terms =
+        RolloutTerms { waves: vec![wave("rest", WaveMembers::Rest, 60, 100)], ..RolloutTerms::default() };
+    let mut world = Driven::new(terms.clone(), &[("a", WEB), ("b", WEB), ("c", WEB)]);
+    let first = world.id.clone();
+    confirm(&mut world, "a");
+    confirm(&mut world, "b");
+    world.contact("c", Contact::Offline);
+    world.wait(60);
+    assert_eq!(world.state(), RolloutState::Terminal);
+
+    let nodes = vec![joining("a", WEB, Some(41)), joining("b", WEB, Some(41)), joining("c", WEB, Some(40))];
+    let next = release(&world.key.channel, 42, terms, nodes);
+    (world.key, world.id) = (next.key.clone(), next.id.clone());
+    assert_eq!(world.publish(next), Ok(()));
+    assert_eq!(world.command(RolloutCommand::Skip(node_id("b"))), RolloutAnswer::Command(Ok(())));
+    for name in ["a", "b"] {
+        assert_eq!(through(&world, name).as_ref(), Some(&first), "{name}");
+    }
+    assert_eq!(through(&world, "c"), None, "it is confirmed in none");
+
+    // Confirmed in the next one, it has its way back in that one, whose end comes later.
+    world.contact("c", Contact::Online);
+    confirm(&mut world, "a");
+    assert_eq!(through(&world, "a"), None);
+    confirm(&mut world, "c");
+    assert_eq!(world.state(), RolloutState::Terminal);
+    assert_eq!(through(&world, "a").as_ref(), Some(&world.id));
+    assert_eq!(through(&world, "b").as_ref(), Some(&first), "taken out, it stays on what it has, for good");
+}
+
+/// A rollout that was halted before it was through ends for nobody as the next one begins.
+#[test]
+fn a_halted_rollout_was_not_through() {
+    let mut world = Driven::new(terms(), &[("a", WEB), ("b", WEB)]);
+    confirm(&mut world, "a");
+    assert_eq!(world.command(RolloutCommand::Abort), RolloutAnswer::Command(Ok(())));
+    let nodes = vec![joining("a", WEB, Some(41)), joining("b", WEB, Some(40))];
+    let next = release(&world.key.channel, 42, terms(), nodes);
+    let id = next.id.clone();
+    assert_eq!(world.publish(next), Ok(()));
+    let dispatch = world.rollouts.pointer(&node_id("a")).unwrap().dispatch;
+    assert_eq!((dispatch.rollout, dispatch.through), (id, None));
 }

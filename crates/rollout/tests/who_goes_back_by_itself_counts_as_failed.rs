@@ -55,7 +55,7 @@ fn through() -> Driven {
 
 fn pointed(world: &Driven, name: &str) -> (Option<u64>, RolloutTask, bool) {
     let pointer = world.rollouts.pointer(&node_id(name)).unwrap();
-    (pointer.release, pointer.dispatch.task, pointer.dispatch.ended)
+    (pointer.release, pointer.dispatch.task, pointer.dispatch.is_through())
 }
 
 #[test]

@@ -123,7 +123,7 @@ async fn a_canary_first_then_the_rest_within_the_budget() {
     assert_eq!((view.state, confirmed), (RolloutState::Terminal, 4), "{view:?}");
     assert_eq!(view.nodes, [(NodeRolloutState::Converged, 4)].into());
     assert!(explained(&mut operator, "web-4").await.cause.is_none());
-    let (ended, _) = nodes[0].until(|dispatch| dispatch.ended).await;
+    let (ended, _) = nodes[0].until(|dispatch| dispatch.is_through()).await;
     assert_eq!(ended.task, RolloutTask::Proceed);
     let channel = operator.status().await.channels.remove(0).rollout.unwrap();
     assert_eq!((channel.state, channel.confirmed, channel.nodes), (RolloutState::Terminal, 4, 4));
@@ -382,7 +382,7 @@ async fn a_failure_after_the_end_sends_back_nobody_else() {
     assert_eq!((view.state, view.nodes), (RolloutState::Reverted, stand.into()));
     for node in &nodes {
         let dispatch = node.asked().await.unwrap();
-        assert_eq!((dispatch.task, dispatch.ended), (RolloutTask::Proceed, true), "{dispatch:?}");
+        assert_eq!((dispatch.task, dispatch.is_through()), (RolloutTask::Proceed, true), "{dispatch:?}");
     }
 }
 
@@ -471,7 +471,7 @@ async fn nodes_call_in_slots_of_their_hostnames() {
     assert_eq!(shown(&mut fleet.operator().await).await.state, RolloutState::Terminal);
     let mut slots = BTreeSet::new();
     for node in &nodes {
-        node.until(|dispatch| dispatch.ended).await;
+        node.until(|dispatch| dispatch.is_through()).await;
         slots.insert(calls_in_its_slot(node, ContactNeed::Idle(CONTACT_SECS)).await);
     }
     assert!(slots.len() > 1, "the slots differ: {slots:?}");

@@ -268,7 +268,7 @@ fn dispatch(number: u64) -> RolloutDispatch {
         wave: "canary".to_owned(),
         task: tasks[at],
         soak_secs: number % 1_000,
-        ended: number.is_multiple_of(2),
+        through: number.is_multiple_of(2).then(|| "stable@4f1c2a8".parse().unwrap()),
     }
 }
 

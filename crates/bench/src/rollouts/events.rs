@@ -139,7 +139,7 @@ async fn through(told: Vec<ReportingNode>) -> Result<(), BenchError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let answer: Answer = node.caller.ask(&mut node.client).await?;
-        if answer.rollout.is_none_or(|dispatch| dispatch.ended) {
+        if answer.rollout.is_none_or(|dispatch| dispatch.is_through()) {
             return Ok(());
         }
         if Instant::now() > deadline {

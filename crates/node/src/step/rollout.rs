@@ -300,11 +300,8 @@ impl Node {
             }
             return true;
         };
-        if dispatch.ended
-            && let Some(part) = self.rollout.is_part(dispatch)
-        {
-            effects.push(NodeEffect::RolloutEnded(part.root));
-        }
+        let over = self.rollout.part.as_ref().filter(|part| dispatch.through.as_ref() == Some(&part.rollout));
+        effects.extend(over.map(|part| NodeEffect::RolloutEnded(part.root)));
         match dispatch.task {
             RolloutTask::Hold | RolloutTask::Unknown => {
                 self.drop_waiting();

@@ -69,7 +69,7 @@ pub fn dispatch(release: &Release, task: RolloutTask) -> RolloutDispatch {
         wave: "canary".to_owned(),
         task,
         soak_secs: 0,
-        ended: false,
+        through: None,
     }
 }
 

@@ -192,9 +192,8 @@ impl SimNode {
     pub fn called(&mut self, pointer: Option<&RolloutPointer>, now: Timestamp) {
         if let Some(RolloutPointer { dispatch, .. }) = pointer {
             // One that goes back already comes too late for it.
-            if dispatch.ended && self.host.is_none() && !self.returns() {
-                self.ended.insert(dispatch.rollout.clone());
-            }
+            let hears = self.host.is_none() && !self.returns();
+            self.ended.extend(dispatch.through.clone().filter(|_| hears));
             let is_left = self.quarantined.contains(&dispatch.rollout) && !self.lies;
             assert!(
                 !is_left || dispatch.task != RolloutTask::Proceed,
@@ -206,8 +205,8 @@ impl SimNode {
             let stays = has_way_back || dispatch.task == RolloutTask::Proceed || self.lies;
             assert!(stays, "{} has no way back in {}, and is asked for it", self.hostname, dispatch.rollout);
         }
-        let is_idle = pointer.is_none_or(|pointer| {
-            pointer.dispatch.ended && pointer.dispatch.task == RolloutTask::Proceed && self.job.is_none()
+        let is_idle = pointer.map(|pointer| &pointer.dispatch).is_none_or(|dispatch| {
+            dispatch.is_through() && dispatch.task == RolloutTask::Proceed && self.job.is_none()
         });
         let is_idle = is_idle && self.host.as_ref().is_none_or(|host| host.part().is_none());
         self.calls_at = if self.is_slow && is_idle { now.plus(Duration::from_secs(3600)) } else { now };
@@ -386,12 +385,13 @@ impl SimNode {
         let (rollout, seq) = (pointer.dispatch.rollout.clone(), pointer.dispatch.seq);
         let is_target = pointer.release == Some(seq);
         let is_part = host.part() == Some((&rollout, seq));
-        if is_part && pointer.dispatch.ended {
+        let through = pointer.dispatch.through.as_ref();
+        if through.is_some() && host.part().map(|(rollout, _)| rollout) == through {
             host.rollout_ended(now, rng);
         }
         // Not so one that goes back already, that soaks anew since it booted, or whose agent died as it heard of it.
-        if pointer.dispatch.ended && host.back_to().is_none() && !host.is_disrupted(now) {
-            self.ended.insert(rollout.clone());
+        if host.back_to().is_none() && !host.is_disrupted(now) {
+            self.ended.extend(through.cloned());
         }
         let acknowledged = self.outboxes.get(&rollout).is_some_and(|outbox| outbox.acknowledged);
         match pointer.dispatch.task {
