@@ -17,7 +17,9 @@ use crate::freshness::FreshnessRecord;
 use crate::healing::SuspectedDrift;
 use crate::reboot::RebootMark;
 use crate::renewal::RenewalProof;
-use crate::rollout_part::{ActivationRequest, PreparedRelease, ReturnedRelease, RolloutPart, TrialStage};
+use crate::rollout_part::{
+    ActivationRequest, PreparedRelease, ReturnedRelease, RolloutPart, TrialReport, TrialStage,
+};
 use crate::state::{Adoption, LastRun, TrustRecord};
 
 /// Who the node is; does not change while the agent runs.
@@ -100,7 +102,7 @@ pub enum NodeInput {
     /// Facts up to this are durable at the control plane, which said so outside of an answer.
     Delivered(Cursor),
     /// Where the activation of a release stands.
-    Trial(TrialStage),
+    Trial(TrialReport),
     /// The host is to switch to a release: adopt it and make a full run, then [`NodeEffect::Switched`].
     Switch(Box<Adoption>),
     /// A generation is to be confirmed: the control plane is to answer a check-in that is made from now on.
@@ -223,7 +225,7 @@ pub enum NodeEffect {
     /// Append an answer to a dispatch to the log, with its number among the events of its rollout, then
     /// [`NodeInput::DispatchReported`] or [`NodeInput::DispatchNotReported`].
     ReportDispatch(RolloutId, RolloutEventBody),
-    /// Activate a release (ROL-7); [`NodeInput::Trial`] follows.
+    /// Activate a release (ROL-7); [`NodeInput::Trial`] follows, and says that it heard this request.
     Activate(Box<ActivationRequest>),
     /// A release that nothing holds back comes while another one waits for a boot, which is given up.
     Supersede(Box<Adoption>),

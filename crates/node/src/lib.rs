@@ -41,7 +41,8 @@ pub use repeat_backoff::RepeatBackoff;
 pub use rollout_activation::RolloutActivation;
 pub use rollout_numbers::{MAX_NUMBERED_ROLLOUTS, RolloutNumbers};
 pub use rollout_part::{
-    ActivationRequest, PreparedRelease, ReturnedRelease, RolloutPart, TrialStage, activation_terms,
+    ActivationRequest, PreparedRelease, RequestNumber, ReturnedRelease, RolloutPart, TrialReport, TrialStage,
+    activation_terms,
 };
 pub use state::{Adoption, LastRun, TrustRecord};
 pub use step::Node;

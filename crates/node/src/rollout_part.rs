@@ -28,9 +28,23 @@ pub struct RolloutPart {
     pub on_failure: OnFailure,
 }
 
+/// Which of a process' requests to activate one is: they count from 1, and none was made at 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestNumber(u64);
+
+impl RequestNumber {
+    /// The one of the request after this.
+    #[must_use]
+    pub fn next(self) -> RequestNumber {
+        RequestNumber(self.0.saturating_add(1))
+    }
+}
+
 /// A release to be activated: verified, with all its contents here, asked for and acknowledged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivationRequest {
+    /// Which request it is.
+    pub number: RequestNumber,
     /// Of which rollout.
     pub part: RolloutPart,
     /// The release.
@@ -66,6 +80,15 @@ pub enum TrialStage {
     OnProbation,
     /// The host goes back: no run begins, and no other release is taken.
     Returning,
+}
+
+/// What whoever carries out activations says of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrialReport {
+    /// Where it stands.
+    pub stage: TrialStage,
+    /// The newest request that was heard when this was said: what was said before a request says nothing of it.
+    pub heard: RequestNumber,
 }
 
 /// What the host holds once it is back.

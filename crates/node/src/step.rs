@@ -274,7 +274,7 @@ impl Node {
             NodeInput::DispatchReported(rollout, at) => self.on_dispatch_reported(&rollout, Some(at), now),
             NodeInput::DispatchNotReported(rollout) => self.on_dispatch_reported(&rollout, None, now),
             NodeInput::Delivered(cursor) => self.on_delivered(&cursor, now),
-            NodeInput::Trial(stage) => self.on_trial(stage, now),
+            NodeInput::Trial(report) => self.on_trial(report, now),
             NodeInput::Switch(adoption) => self.on_switch(adoption),
             NodeInput::TryConfirm => self.on_try_confirm(now, &mut effects),
             NodeInput::AwaitsContact(awaits) => self.awaits_contact = awaits,

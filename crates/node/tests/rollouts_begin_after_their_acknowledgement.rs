@@ -367,7 +367,7 @@ fn it_goes_back_only_as_signed() {
         bench.give(NodeInput::Switch(Box::new(request.adoption)));
         bench.give(NodeInput::Adopted(HeldSettings::default()));
         bench.give(NodeInput::Ran(Box::new(report(1, 0))));
-        bench.give(NodeInput::Trial(TrialStage::OnProbation));
+        bench.trial(TrialStage::OnProbation);
         // It is asked whether it will, as any other node that is confirmed.
         let asked = Answer {
             offer: pointed.map(|release| release.offer(Some(&next.set))),
@@ -429,7 +429,7 @@ fn a_release_that_failed_and_stays_is_not_taken_back_by_a_hold() {
     bench.give(NodeInput::Switch(Box::new(request.adoption)));
     bench.give(NodeInput::Adopted(HeldSettings::default()));
     bench.give(NodeInput::Ran(Box::new(report(1, 0))));
-    bench.give(NodeInput::Trial(TrialStage::OnProbation));
+    bench.trial(TrialStage::OnProbation);
     let held_back =
         Answer { rollout: Some(dispatch(&next, RolloutTask::Hold)), ..offering(held.offer(Some(&next.set))) };
     let effects = bench.exchange(held_back);
@@ -445,7 +445,7 @@ fn a_host_that_goes_back_runs_nothing_else() {
     let mut bench = Bench::holding(&held);
     let before = bench.node.adoption().cloned();
     assert!(run_of(&bench.give(NodeInput::RunNow(Default::default()))).is_some());
-    let effects = bench.give(NodeInput::Trial(TrialStage::Returning));
+    let effects = bench.trial(TrialStage::Returning);
     assert!(!effects.contains(&NodeEffect::HostIsFree), "a run is under way: {effects:?}");
     let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     assert!(effects.contains(&NodeEffect::HostIsFree), "{effects:?}");
@@ -453,7 +453,7 @@ fn a_host_that_goes_back_runs_nothing_else() {
     assert_eq!(run_of(&effects), None);
     let returned = ReturnedRelease { adoption: before, settings: HeldSettings::default(), last_run: None };
     bench.give(NodeInput::Returned(Box::new(returned)));
-    bench.give(NodeInput::Trial(TrialStage::Settled));
+    bench.trial(TrialStage::Settled);
     assert_eq!(bench.check_in().held.unwrap().seq, 1);
     assert!(run_of(&bench.give(NodeInput::RunNow(Default::default()))).is_some());
 }
@@ -501,11 +501,11 @@ fn a_release_without_terms_is_adopted_at_once() {
     // One that comes while another one is tried waits.
     bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     let held = bench.node.adoption().unwrap().set();
-    bench.give(NodeInput::Trial(TrialStage::UnderWay));
+    bench.trial(TrialStage::UnderWay);
     let third = Release::new(3, START, &["c"]);
     let effects = bench.exchange(offering(third.offer(Some(&held))));
     assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. })), "{effects:?}");
-    bench.give(NodeInput::Trial(TrialStage::Settled));
+    bench.trial(TrialStage::Settled);
     bench.adopt(&third);
     assert_eq!(bench.node.adoption().unwrap().seq, 3);
 }

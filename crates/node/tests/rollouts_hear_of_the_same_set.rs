@@ -229,6 +229,24 @@ fn what_the_switch_to_the_same_set_comes_to_is_told() {
     }
 }
 
+/// The rollout of release 2 is through, and the host soaks anew, as it booted. The next release with its set takes its place
+/// all the same, and leads back to nothing: not to the release before both.
+#[test]
+fn the_next_release_with_the_set_of_one_that_was_through_leads_no_further_back() {
+    let next = of("next", 3);
+    let mut host = Host::running();
+    host.begins(next, &moment("b1", 200));
+    // The node says so right after.
+    assert!(host.rollout.as_ref().unwrap().may_end(next.id, &moment("b1", 200)));
+    host.give(ActivationInput::RolloutEnded(next.id), &moment("b1", 200));
+    host.switched(next, SwitchEnd::Done, &moment("b1", 210));
+    assert_eq!(host.heard()[..2], [(3, RolloutEventBody::ActivationStarted), (3, complete(3, "b1"))]);
+    assert!(!host.is_over(), "it is watched as any other");
+    host.give(ActivationInput::Halted(next.id), &moment("b1", 220));
+    assert!(matches!(host.heard()[..], [(3, RolloutEventBody::Failed { .. })]), "there is no way back");
+    assert_eq!(TrialStage::of(host.activation.record()), TrialStage::Settled);
+}
+
 /// ROL-7: a control plane that was restored takes no confirmation without the results of enforcing probes, which are said
 /// where they change alone.
 #[test]

@@ -12,7 +12,7 @@ use activation::{
 };
 use model::rollout::{MAX_EVENT_TEXT, RolloutEventBody};
 use model::{Digest, Timestamp};
-use node::{ActivationRequest, Adoption, RolloutActivation, RolloutPart};
+use node::{ActivationRequest, Adoption, RequestNumber, RolloutActivation, RolloutPart};
 use trust::Floor;
 use trust::rollout_terms::OnFailure;
 
@@ -52,7 +52,8 @@ fn request() -> ActivationRequest {
     let rollout = "stable@4f1c".parse().unwrap();
     let part = RolloutPart { rollout, seq: 2, root, soak_secs: SOAK, on_failure: OnFailure::Halt };
     let probes = ProbeTopology::declare(vec![probe]).unwrap();
-    ActivationRequest { part, adoption, terms: ActivationTerms::default(), probes }
+    let number = RequestNumber::default();
+    ActivationRequest { number, part, adoption, terms: ActivationTerms::default(), probes }
 }
 
 /// One that goes back where its probes go on failing after it was confirmed.

@@ -40,7 +40,7 @@ fn running(held: &Release, next: &Release) -> Bench {
     assert_eq!(adoption_of(&effects).unwrap().same_as, Some(1));
     bench.give(NodeInput::Adopted(HeldSettings::default()));
     bench.give(NodeInput::Ran(Box::new(report(0, 1))));
-    bench.give(NodeInput::Trial(TrialStage::OnProbation));
+    bench.trial(TrialStage::OnProbation);
     bench
 }
 
@@ -53,7 +53,7 @@ fn a_release_with_the_same_set_is_left_without_a_return() {
     {
         let mut bench = running(&held, &next);
         if is_over {
-            bench.give(NodeInput::Trial(TrialStage::Settled));
+            bench.trial(TrialStage::Settled);
         }
         if starts_anew {
             let restored = Restored { adoption: bench.node.adoption().cloned(), ..Restored::default() };
@@ -69,7 +69,7 @@ fn a_release_with_the_same_set_is_left_without_a_return() {
 }
 
 /// A control plane that was restored lost that its rollout was through, and calls back who gave up the release before, as
-/// `ended` said: silence would keep its slot, and say no reason.
+/// `through` said: silence would keep its slot, and say no reason.
 #[test]
 fn a_host_that_has_nothing_to_go_back_to_says_so() {
     let (held, next) = (Release::new(1, START, &["a"]), in_waves(2, &["b"], OnFailure::Rollback));
@@ -84,7 +84,7 @@ fn a_host_that_has_nothing_to_go_back_to_says_so() {
     bench.give(NodeInput::Adopted(HeldSettings::default()));
     bench.give(NodeInput::Ran(Box::new(report(1, 0))));
     for stage in [TrialStage::OnProbation, TrialStage::Settled] {
-        bench.give(NodeInput::Trial(stage));
+        bench.trial(stage);
     }
     let effects = called_back(&mut bench, &next, Some(&held));
     let heard = said(&effects);

@@ -13,7 +13,7 @@ use trust::rollout_terms::OnFailure;
 fn switches(bench: &mut Bench, adoption: Adoption) {
     let seq = adoption.seq;
     let mut effects = bench.give(NodeInput::Switch(Box::new(adoption)));
-    bench.give(NodeInput::Trial(TrialStage::WaitsForBoot));
+    bench.trial(TrialStage::WaitsForBoot);
     if adoption_of(&effects).is_none() {
         // Whatever runs already ends first.
         effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
@@ -47,7 +47,7 @@ fn the_part_is_of_the_next_release_with_the_same_set() {
         }
         if is_late {
             // Its owner has a full disk, and the release is offered again meanwhile.
-            bench.give(NodeInput::Trial(TrialStage::WaitsForBoot));
+            bench.trial(TrialStage::WaitsForBoot);
             proceeds(&mut bench, &third, Some(8));
             bench.give(NodeInput::Fetched);
             bench.give(of_groups(&["canary"]));

@@ -33,7 +33,7 @@ fn begun_in_vain(bench: &mut Bench, next: &Release, first: u64) -> u64 {
                 // It is in quarantine: nothing is switched, and the owner of activations says so.
                 NodeEffect::Activate(_) => {
                     times += 1;
-                    bench.give(NodeInput::Trial(TrialStage::Settled));
+                    bench.trial(TrialStage::Settled);
                 }
                 _ => {}
             }
@@ -74,7 +74,7 @@ fn a_release_that_was_left_is_refused_once() {
     acknowledge(&mut bench, &next, 1);
     assert!(begun(&proceeds(&mut bench, &next, Some(1))).is_some());
     for stage in [TrialStage::OnProbation, TrialStage::Returning, TrialStage::Settled] {
-        bench.give(NodeInput::Trial(stage));
+        bench.trial(stage);
     }
     assert_eq!(begun_in_vain(&mut bench, &next, 2), 1);
 }

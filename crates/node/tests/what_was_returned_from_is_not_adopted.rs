@@ -31,11 +31,11 @@ fn returned_from(failed: &Release) -> Bench {
     bench.give(NodeInput::Switch(Box::new(request.adoption)));
     bench.give(NodeInput::Adopted(HeldSettings::default()));
     bench.give(NodeInput::Ran(Box::new(report(1, 0))));
-    bench.give(NodeInput::Trial(TrialStage::Returning));
+    bench.trial(TrialStage::Returning);
     let adoption = Some(as_found(bench.node.adoption().unwrap()));
     let returned = ReturnedRelease { adoption, settings: HeldSettings::default(), last_run: None };
     bench.give(NodeInput::Returned(Box::new(returned)));
-    bench.give(NodeInput::Trial(TrialStage::Settled));
+    bench.trial(TrialStage::Settled);
     bench
 }
 

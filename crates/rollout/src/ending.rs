@@ -16,8 +16,8 @@ use crate::step::RolloutNote;
 
 /// How long a superseded rollout is kept: 30 days; of one in which nodes are in flight yet, these alone after that.
 pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The most superseded rollouts of a channel that are kept with all of their members; of more, the oldest go before their
-/// time.
+/// The most superseded rollouts of a channel that are kept with all of their members; of more, those without members go
+/// before their time, and then the oldest.
 pub const MAX_SUPERSEDED: usize = 8;
 
 impl Rollouts {
@@ -83,16 +83,15 @@ impl Rollouts {
     }
 
     fn prune_over(&mut self, channel: &Channel) {
-        let superseded: Vec<RolloutKey> = self
-            .rollouts
-            .values()
-            .filter(|rollout| {
-                rollout.key().channel == *channel && rollout.state() == RolloutState::Superseded
-            })
-            .map(|rollout| rollout.key().clone())
-            .collect();
+        let superseded = self.rollouts.values().filter(|rollout| {
+            rollout.key().channel == *channel && rollout.state() == RolloutState::Superseded
+        });
+        // What a node was told of one that it is confirmed in rests on its members.
+        let mut superseded: Vec<(bool, RolloutKey)> =
+            superseded.map(|rollout| (!rollout.members.is_empty(), rollout.key().clone())).collect();
+        superseded.sort();
         let over = superseded.len().saturating_sub(MAX_SUPERSEDED);
-        superseded.into_iter().take(over).for_each(|key| self.prune(&key));
+        superseded.into_iter().take(over).for_each(|(_, key)| self.prune(&key));
     }
 
     /// A superseded rollout is kept no longer: its document alone is left. Where members are in flight they stay, and

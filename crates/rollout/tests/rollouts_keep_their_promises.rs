@@ -50,6 +50,7 @@ const MUST_REACH: &[&str] = &[
     "pointer of a plane that is behind",
     "calls later",
     "slot left",
+    "told of the end of an earlier rollout",
     "halted once it was through",
     "went back once it was confirmed",
     "paused by its administrator",

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use model::rollout::RolloutEventBody;
-use node::{NodeInput, TrialStage};
+use node::{NodeInput, TrialReport, TrialStage};
 
 use super::ActivationSetup;
 use super::task::ActivationTask;
@@ -48,7 +48,8 @@ impl ActivationTask {
     fn show_stage(&mut self, stage: TrialStage) {
         self.setup.returning.store(stage == TrialStage::Returning, Ordering::Relaxed);
         if self.shown.replace(stage) != Some(stage) {
-            self.setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Trial(stage)));
+            let report = TrialReport { stage, heard: self.heard };
+            self.setup.daemon.send_blocking(DaemonEvent::Input(NodeInput::Trial(report)));
         }
     }
 

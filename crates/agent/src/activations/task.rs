@@ -11,7 +11,7 @@ use activation::{
     ProbeTopology, SwitchEnd,
 };
 use model::log::FactBody;
-use node::{ActivationRequest, Adoption, RolloutActivation, TrialStage};
+use node::{ActivationRequest, Adoption, RequestNumber, RolloutActivation, TrialStage};
 
 use super::probes::ProbeTasks;
 use super::{ActivationCommand, ActivationSetup};
@@ -40,6 +40,8 @@ pub(super) struct ActivationTask {
     pub(super) trying: Option<(GenerationId, BootId)>,
     /// What the node knows of it.
     pub(super) shown: Option<TrialStage>,
+    /// The newest request of the node that was heard.
+    pub(super) heard: RequestNumber,
 }
 
 /// A switch that the daemon carries out.
@@ -82,6 +84,7 @@ impl ActivationTask {
             host_is_free: false,
             trying: None,
             shown,
+            heard: RequestNumber::default(),
         };
         task.go_on();
         Some(task)
@@ -230,7 +233,7 @@ impl ActivationTask {
 
     fn activate(&mut self, request: ActivationRequest) {
         // Whatever comes of it, the node waits to hear how it stands.
-        self.shown = None;
+        (self.shown, self.heard) = (None, request.number);
         let durable = self.setup.storage.durable();
         let generation = self.setup.files.keep(durable, &request.adoption);
         if self.activation.is_none()

@@ -39,7 +39,9 @@ use super::waiting_release::{PreparedWave, RolloutNames, WaitingRelease, wave_of
 use super::{Node, ReleaseChange};
 use crate::io::NodeEffect;
 use crate::rollout_activation::NO_WAY_BACK;
-use crate::rollout_part::{ActivationRequest, PreparedRelease, RolloutPart, TrialStage, activation_terms};
+use crate::rollout_part::{
+    ActivationRequest, PreparedRelease, RequestNumber, RolloutPart, TrialStage, activation_terms,
+};
 use crate::state::Adoption;
 
 /// How the node stands in rollouts.
@@ -48,6 +50,8 @@ pub(super) struct RolloutParticipation {
     /// What it activates, or has activated while the rollout goes on.
     part: Option<RolloutPart>,
     trial: TrialStage,
+    /// The newest request to activate a release.
+    requests: RequestNumber,
     acknowledgement: Option<Acknowledgement>,
     /// What was refused last: each request once.
     rejected: Option<RejectedDispatch>,
@@ -301,8 +305,8 @@ impl Node {
             return true;
         };
         let over = self.rollout.part.as_ref().filter(|part| dispatch.through.as_ref() == Some(&part.rollout));
-        effects.extend(over.map(|part| NodeEffect::RolloutEnded(part.root)));
-        match dispatch.task {
+        let over = over.map(|part| NodeEffect::RolloutEnded(part.root));
+        let counts = match dispatch.task {
             RolloutTask::Hold | RolloutTask::Unknown => {
                 self.drop_waiting();
                 // It stays on what it began, where that failed and its terms say so: what it had before is no offer.
@@ -317,7 +321,10 @@ impl Node {
                 self.on_go_back(dispatch, now, effects);
                 false
             }
-        }
+        };
+        // A release that begins by this answer takes the place of that one first, which ends its soak as well.
+        effects.extend(over);
+        counts
     }
 
     fn on_proceed(&mut self, dispatch: &RolloutDispatch, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -383,7 +390,8 @@ impl Node {
         }
         let terms = activation_terms(&terms.confirm, terms.on_failure);
         let adoption = adoption.begun_on(self.adoption.as_ref(), now);
-        let request = ActivationRequest { part, adoption, terms, probes };
+        self.rollout.requests = self.rollout.requests.next();
+        let request = ActivationRequest { number: self.rollout.requests, part, adoption, terms, probes };
         effects.push(NodeEffect::Activate(Box::new(request)));
     }
 

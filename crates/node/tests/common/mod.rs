@@ -16,8 +16,8 @@ use model::{
     SelectionEntry, Stub, Timestamp,
 };
 use node::{
-    Adoption, CheckInWay, HeldSettings, Identity, Node, NodeEffect, NodeInput, ObservedTraits, Restored,
-    RunOrder,
+    Adoption, CheckInWay, HeldSettings, Identity, Node, NodeEffect, NodeInput, ObservedTraits, RequestNumber,
+    Restored, RunOrder, TrialReport, TrialStage,
 };
 use trust::adopt::takes;
 use trust::signed::sign;
@@ -182,6 +182,8 @@ pub struct Bench {
     pub runs: u32,
     /// How each check-in was sent.
     pub ways: Vec<CheckInWay>,
+    /// The newest request to activate a release.
+    pub requests: RequestNumber,
     collecting: bool,
 }
 
@@ -206,6 +208,7 @@ impl Bench {
             freshness: Vec::new(),
             runs: 0,
             ways: Vec::new(),
+            requests: RequestNumber::default(),
             collecting: false,
         }
     }
@@ -226,12 +229,18 @@ impl Bench {
         };
         self.freshness.extend(effects.iter().filter(of_freshness).cloned());
         self.runs += u32::from(run_of(&effects).is_some());
+        self.requests = rollouts::begun(&effects).map_or(self.requests, |request| request.number);
         self.ways.extend(effects.iter().filter_map(|effect| match effect {
             NodeEffect::CheckIn(_, way) => Some(*way),
             _ => None,
         }));
         self.collecting = effects.contains(&NodeEffect::CollectTraits) || (self.collecting && !got_traits);
         effects
+    }
+
+    /// How the activation stands after all requests.
+    pub fn trial(&mut self, stage: TrialStage) -> Vec<NodeEffect> {
+        self.give(NodeInput::Trial(TrialReport { stage, heard: self.requests }))
     }
 
     pub fn pass(&mut self, time: Duration) -> Vec<NodeEffect> {

@@ -7,7 +7,7 @@ use model::{NodeId, Timestamp};
 use rollout::event::{ProbeMode, ProbeOutcome};
 use rollout::{
     BeginRefusal, MemberGoal, MemberRecord, NextCall, NodeRolloutState, RolloutChange, RolloutEventBody,
-    RolloutKey, RolloutState,
+    RolloutKey, RolloutPointer, RolloutState,
 };
 use trust::rollout_terms::BudgetTerms;
 
@@ -67,6 +67,37 @@ pub fn commit(stored: &StoredCommit, around: &Surroundings<'_>) {
         for wave in opened..change.document.opened.len() {
             wave_may_open(change, wave, around);
         }
+    }
+}
+
+/// What a node is told of the end of a rollout.
+#[derive(PartialEq, Eq)]
+pub enum ToldEnd {
+    Nothing,
+    OfItsRollout,
+    OfAnEarlierOne,
+}
+
+impl ToldEnd {
+    pub fn is_earlier(&self) -> bool {
+        *self == ToldEnd::OfAnEarlierOne
+    }
+}
+
+/// Nobody is told of an end but who was confirmed in that rollout, which was through; it may have gone back by itself since.
+pub fn told_end(pointer: &RolloutPointer, node: &NodeId, database: &Database) -> ToldEnd {
+    let Some(through) = &pointer.dispatch.through else { return ToldEnd::Nothing };
+    let rows = database.rollouts.values().find(|rows| rows.document.id == *through).unwrap();
+    assert!(rows.document.is_through(), "{through} was not through");
+    let state = rows.members.get(node).map(|member| member.state);
+    let was_confirmed = matches!(
+        state,
+        None | Some(NodeRolloutState::Converged | NodeRolloutState::Failed | NodeRolloutState::Reverted)
+    );
+    assert!(was_confirmed, "a node that is {state:?} in {through} is told of its end");
+    match pointer.dispatch.is_through() {
+        true => ToldEnd::OfItsRollout,
+        false => ToldEnd::OfAnEarlierOne,
     }
 }
 

@@ -527,6 +527,9 @@ impl World {
             self.reach("calls later");
         }
         let Some(pointer) = pointer else { return };
+        if checks::told_end(&pointer, &self.nodes[node].id, &self.database).is_earlier() {
+            self.reach("told of the end of an earlier rollout");
+        }
         let fate = self.fate(&self.nodes[node], Some(pointer.rollout.seq));
         if self.traced.as_ref() == Some(&self.nodes[node].hostname) {
             println!("{} plane {plane}: pointed to {:?}: {:?}", self.now, pointer.release, pointer.dispatch);

@@ -5,7 +5,7 @@ use model::{Pause, RunReport, Timestamp};
 use super::super::{ContactState, Node, ReleaseChange};
 use super::{ConfirmTry, SwitchStage};
 use crate::io::{CheckInWay, NodeEffect, RunFailure};
-use crate::rollout_part::{ReturnedRelease, TrialStage};
+use crate::rollout_part::{ReturnedRelease, TrialReport, TrialStage};
 use crate::state::Adoption;
 
 impl Node {
@@ -19,7 +19,12 @@ impl Node {
         waits
     }
 
-    pub(in crate::step) fn on_trial(&mut self, stage: TrialStage, now: Timestamp) {
+    pub(in crate::step) fn on_trial(&mut self, report: TrialReport, now: Timestamp) {
+        // It is of what was there before the newest request, whose own report follows.
+        if report.heard < self.rollout.requests {
+            return;
+        }
+        let stage = report.stage;
         let was = std::mem::replace(&mut self.rollout.trial, stage);
         match stage {
             TrialStage::Settled => {
