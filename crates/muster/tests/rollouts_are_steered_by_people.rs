@@ -78,6 +78,7 @@ fn by_each_of_their_words() {
     fleet.until_explained("web-2", "took it out of the rollout");
     assert_eq!(fleet.said("web-2"), "second");
     fleet.until_through("fast");
+    fleet.until_listed("web-2", "operator took it out of the rollout of release ");
 
     // Aborted: what began stays where it is, and nobody else begins.
     fleet.mark("web-1", "/ready", false);
@@ -102,6 +103,9 @@ fn by_each_of_their_words() {
     }
     assert_eq!((fleet.said("web-1"), fleet.said("web-2")), ("fourth".to_owned(), "second".to_owned()));
     watch.out_at_end(3);
+    for name in ["web-1", "web-2"] {
+        fleet.until_listed(name, "went back from release ");
+    }
 
     // Halted by itself, and resumed in spite of what failed: the next one that fails halts it again.
     for name in ["web-1", "web-2", "web-3"] {

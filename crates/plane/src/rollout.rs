@@ -9,7 +9,7 @@ use model::Timestamp;
 use model::rollout::{RolloutDispatch, RolloutTask};
 use model::status::Contact;
 use rollout::cadence::{self, ContactNeed};
-use rollout::{NextCall, RolloutPointer};
+use rollout::{NextCall, OffRelease, RolloutPointer};
 
 use crate::node::NodeState;
 
@@ -52,7 +52,10 @@ impl NodeState {
 
     /// Why the node failed in its rollout, for people; `None` of one that did not, or is back.
     pub fn rollout_failure(&self) -> Option<&str> {
-        self.rollout()?.failure.as_deref()
+        match self.rollout()?.off_release.as_ref()? {
+            OffRelease::Failed(failure) => Some(failure),
+            OffRelease::WentBack(_) | OffRelease::TakenOut(_) => None,
+        }
     }
 
     /// Points the node by a rollout from now on, or by none.

@@ -67,7 +67,7 @@ impl Rollouts {
     }
 
     fn resume(&mut self, key: &RolloutKey, state: RolloutState) -> Result<(), CommandRefusal> {
-        let wrong = CommandRefusal::OtherState { state, wanted: "is paused or halted, and does not go back" };
+        let wrong = CommandRefusal::OtherState { state, wanted: "is paused or halted" };
         let now = self.now;
         let Some(rollout) = self.rollouts.get_mut(key) else { return Err(CommandRefusal::Unknown) };
         if state != RolloutState::Failed {
@@ -75,10 +75,9 @@ impl Rollouts {
             rollout.is_changed = true;
             return Ok(());
         }
-        let aborted =
-            rollout.document.halt.as_ref().is_none_or(|halt| halt.goes_back || halt.cause.is_final());
-        if aborted {
-            return Err(wrong);
+        let halt = rollout.document.halt.as_ref().ok_or(wrong)?;
+        if halt.goes_back || halt.cause.is_final() {
+            return Err(CommandRefusal::StoppedForGood(halt.cause.clone()));
         }
         (rollout.document.halt, rollout.document.paused) = (None, None);
         rollout.enter(RolloutState::Active, now);
@@ -189,7 +188,13 @@ impl Rollouts {
     fn skip(&mut self, key: &RolloutKey, by: &str, node: &NodeId) -> Result<(), CommandRefusal> {
         let unknown = || CommandRefusal::UnknownNode(node.clone());
         let index = self.nodes.find(node).ok_or_else(unknown)?;
-        self.rollouts.get(key).and_then(|rollout| rollout.record(index)).ok_or_else(unknown)?;
+        let rollout = self.rollouts.get(key).ok_or_else(unknown)?;
+        let record = rollout.record(index).ok_or_else(unknown)?;
+        // One that was superseded holds the slot of whoever is on its way in it.
+        if rollout.state().gave_way() && !record.in_flight() {
+            let hostname = record.hostname.clone();
+            return Err(CommandRefusal::OverForNode { state: rollout.state(), hostname });
+        }
         self.update(key, index, |record| {
             record.skipped = Some(by.to_owned());
             record.asked = None;

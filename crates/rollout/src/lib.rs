@@ -87,6 +87,6 @@ pub use record::{
 pub use rollouts::{CLOCK_BACK, MAX_STARTS, Rollouts, STEP_GAP};
 pub use state::{NodeRolloutState, RolloutState};
 pub use step::{
-    ApprovedGate, CommandRefusal, JoiningNode, NewRollout, NextCall, OpenReason, PublishRefusal,
+    ApprovedGate, CommandRefusal, JoiningNode, NewRollout, NextCall, OffRelease, OpenReason, PublishRefusal,
     RolloutAnswer, RolloutCommand, RolloutEffect, RolloutInput, RolloutNote, RolloutPointer, RolloutStep,
 };

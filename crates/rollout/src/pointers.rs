@@ -11,12 +11,26 @@ use crate::member::MemberRecord;
 use crate::nodes::NodeIndex;
 use crate::rollouts::Rollouts;
 use crate::state::{NodeRolloutState, RolloutState};
-use crate::step::RolloutPointer;
+use crate::step::{OffRelease, RolloutPointer};
 
-/// What a node that failed and is not back says of itself to people.
-fn failure_of(rollout: &LiveRollout, record: &MemberRecord) -> Option<String> {
-    let failure = record.failure.as_ref().filter(|_| record.state == NodeRolloutState::Failed)?;
-    Some(format!("failed in rollout {}: {failure}", rollout.document.id))
+/// Why a node is not on the release of a rollout, and is not brought there.
+fn off_release(rollout: &LiveRollout, record: &MemberRecord) -> Option<OffRelease> {
+    let document = &rollout.document;
+    let why = || record.failure.as_ref().map(ToString::to_string);
+    match record.state {
+        NodeRolloutState::Failed => {
+            why().map(|why| OffRelease::Failed(format!("failed in rollout {}: {why}", document.id)))
+        }
+        NodeRolloutState::Reverted => {
+            let halt = || document.halt.as_ref().map(|halt| halt.cause.to_string());
+            let why = why().or_else(halt).map(|why| format!(": {why}")).unwrap_or_default();
+            Some(OffRelease::WentBack(format!("went back from release {}{why}", document.key.seq)))
+        }
+        NodeRolloutState::Pending => record.skipped.as_ref().map(|by| {
+            OffRelease::TakenOut(format!("{by} took it out of the rollout of release {}", document.key.seq))
+        }),
+        _ => None,
+    }
 }
 
 impl Rollouts {
@@ -39,7 +53,7 @@ impl Rollouts {
                 soak_secs: rollout.rules.gate(wave).soak_secs,
                 through: self.through_for(index, rollout).cloned(),
             },
-            failure: failure_of(rollout, record),
+            off_release: off_release(rollout, record),
         })
     }
 

@@ -170,6 +170,17 @@ pub enum CommandRefusal {
     /// It waits to begin, and not for an approval.
     #[error("an approval does not let the rollout begin: {0}")]
     NotLifted(BeginWait),
+    /// It was stopped for good, so that nothing resumes it.
+    #[error("the rollout cannot be resumed ({0}): what it brings comes with a newer release")]
+    StoppedForGood(HaltCause),
+    /// It is over, and the node is not on its way in it.
+    #[error("the rollout is {}, and {hostname} is not on its way in it: nothing is left that it could be taken out of", .state.words())]
+    OverForNode {
+        /// The rollout's state.
+        state: RolloutState,
+        /// The node.
+        hostname: Hostname,
+    },
     /// The signed terms do not allow to go back.
     #[error("the release's terms say `onFailure: halt`; going back is a new release then")]
     NoRollback,
@@ -355,6 +366,17 @@ pub struct RolloutPointer {
     pub release: Option<u64>,
     /// What the wire says to it.
     pub dispatch: RolloutDispatch,
-    /// Why the node failed in the rollout, for people; absent of one that did not, or is back.
-    pub failure: Option<String>,
+    /// Why the node is not on the rollout's release, where nothing brings it there; absent of one that is, or may come to it.
+    pub off_release: Option<OffRelease>,
+}
+
+/// Why a node is not on the release of its rollout, for people: that rollout does not bring it there any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OffRelease {
+    /// It failed, and is not back on what it had.
+    Failed(String),
+    /// It is back on what it had.
+    WentBack(String),
+    /// Somebody took it out of the rollout before it began.
+    TakenOut(String),
 }

@@ -8,7 +8,7 @@ use ::model::time::SLACK;
 use rollout::event::{DeclaredProbe, MAX_PROBE_NAME, MAX_PROBES, ProbeMode, ProbeOutcome};
 use rollout::member::{ACTIVATION_LIMIT, ASK_LEASE, DEFER_SLOT, RETRY_WAIT, SOAK_SILENCE};
 use rollout::{
-    ConfirmEvidence, EventAnswer, EventRefusal, MemberFailure, NodeRolloutState, RolloutCommand,
+    ConfirmEvidence, EventAnswer, EventRefusal, MemberFailure, NodeRolloutState, OffRelease, RolloutCommand,
     RolloutEventBody,
 };
 use trust::RolloutTerms;
@@ -177,16 +177,19 @@ fn a_return_keeps_its_reason() {
     assert_eq!((failure(STANDS[9].1), failure(STANDS[10].1)), (None, None));
 }
 
+/// A node that stays off the release of its rollout says why: it counts as well there, on what it had.
 #[test]
-fn people_are_told_of_a_failure_until_the_node_is_back() {
+fn people_are_told_why_a_node_is_not_on_the_release() {
     let mut world = world();
-    let told = |world: &Driven| world.rollouts.pointer(&node_id("a")).unwrap().failure;
+    let told = |world: &Driven| world.rollouts.pointer(&node_id("a")).unwrap().off_release;
     world.activate("a");
     assert_eq!(told(&world), None);
     world.fail("a");
-    assert_eq!(told(&world), Some(format!("failed in rollout {}: it says: probe web failed", world.id)));
+    let failed = format!("failed in rollout {}: it says: probe web failed", world.id);
+    assert_eq!(told(&world), Some(OffRelease::Failed(failed)));
     world.back("a");
-    assert_eq!(told(&world), None);
+    let why = "went back from release 41: it says: probe web failed".to_owned();
+    assert_eq!(told(&world), Some(OffRelease::WentBack(why)));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_resume_that_is_refused_changes_nothing() {
     let said = refusal(world.command(RolloutCommand::Resume));
     assert_eq!(
         said,
-        "the rollout is halted, and this asks for one that is paused or halted, and does not go back"
+        "the rollout cannot be resumed (ada aborted it): what it brings comes with a newer release"
     );
     assert_eq!(
         *world.rollouts.document(&world.key).unwrap(),
@@ -68,10 +68,8 @@ fn a_resume_ends_a_pause_and_a_halt_at_once() {
     let document = world.rollouts.document(&world.key).unwrap();
     assert!(document.paused.is_none() && document.halt.is_none());
     assert!(world.is_asked("b"));
-    let refused = Err(CommandRefusal::OtherState {
-        state: RolloutState::Converging,
-        wanted: "is paused or halted, and does not go back",
-    });
+    let refused =
+        Err(CommandRefusal::OtherState { state: RolloutState::Converging, wanted: "is paused or halted" });
     assert_eq!(world.command(RolloutCommand::Resume), RolloutAnswer::Command(refused));
 }
 
@@ -280,4 +278,22 @@ fn one_that_was_aborted_is_called_back() {
     assert_eq!((task(&world), world.state()), (RolloutTask::Hold, RolloutState::Reverted));
     world.contact("a", Contact::Online);
     assert!(world.is_asked("a"), "it is asked once it is there");
+}
+
+/// Nobody is taken out of what is over: it would seem to have had an effect. Who is on its way in it holds a slot, and is.
+#[test]
+fn nobody_is_taken_out_of_what_is_over() {
+    let mut world = Driven::new(all_at_once(), &[("a", WEB), ("b", WEB)]);
+    let before = world.key.clone();
+    world.activate("a");
+    assert_eq!(world.command(RolloutCommand::Abort), RolloutAnswer::Command(Ok(())));
+    let nodes = vec![joining("a", WEB, Some(40)), joining("b", WEB, Some(40))];
+    assert_eq!(world.publish(release(&before.channel, 42, all_at_once(), nodes)), Ok(()));
+    assert_eq!(world.state(), RolloutState::Superseded);
+    let said = refusal(world.command(RolloutCommand::Skip(node_id("b"))));
+    assert_eq!(
+        said,
+        "the rollout is superseded, and b is not on its way in it: nothing is left that it could be taken out of"
+    );
+    assert_eq!(world.command(RolloutCommand::Skip(node_id("a"))), RolloutAnswer::Command(Ok(())));
 }

@@ -6,6 +6,7 @@ use model::exchange::{MAX_TRAIT_BYTES, MAX_TRAIT_VALUES};
 use model::status::Overall;
 use model::{Contention, FailureCode, FailureNote, Pause, ReleaseVersion, Timestamp};
 use plane::{Heads, NodeState};
+use rollout::OffRelease;
 use trust::Revocation;
 
 use crate::status_basis::StatusBasis;
@@ -78,6 +79,7 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis
         let key = CauseKey::RefusedTrust(code.to_string());
         causes.push(NodeCause { key, cause, code: None, since: None, next });
     }
+    causes.extend(off_release(node));
     causes.extend(of_agent(node));
     if node.open_items().untaken_traits.is_some() {
         causes.push(NodeCause {
@@ -103,6 +105,21 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis
         });
     }
     causes
+}
+
+/// Why the node is well on what it holds, and yet not on the release of its rollout.
+fn off_release(node: &NodeState) -> Option<NodeCause> {
+    let pointer = node.rollout()?;
+    let (OffRelease::WentBack(cause) | OffRelease::TakenOut(cause)) = pointer.off_release.as_ref()? else {
+        return None;
+    };
+    Some(NodeCause {
+        key: CauseKey::OffRelease(pointer.dispatch.rollout.clone()),
+        cause: model::text::printable(cause).into_owned(),
+        code: None,
+        since: None,
+        next: format!("`muster rollout explain {}`", node.hostname),
+    })
 }
 
 /// What is the matter with the agent itself: how many hold its key, and how old it is.
@@ -201,7 +218,8 @@ pub(crate) fn cause(node: &NodeState, state: Overall, basis: StatusBasis<'_>) ->
     let is_urgent = |it: &NodeCause| !matches!(it.key, CauseKey::AgentNewer(_));
     let of_agent = of_agent(node).into_iter().find(is_urgent).map(|it| it.cause);
     let unadopted = unadopted.map(|it| it.cause);
-    of_agent.or(unadopted).or_else(|| state_cause(node, state, basis.heads, certificate.as_ref()))
+    let of_state = || state_cause(node, state, basis.heads, certificate.as_ref());
+    of_agent.or(unadopted).or_else(of_state).or_else(|| off_release(node).map(|it| it.cause))
 }
 
 fn state_cause(

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::condition::SyncState;
+use model::rollout::RolloutId;
 use model::status::Overall;
 use model::unadopted::UnadoptedCause;
 use model::{FailureKey, Hostname, NodeId, ReleaseVersion, Timestamp};
@@ -45,6 +46,8 @@ pub(crate) enum CauseKey {
     TraitsTooLarge,
     /// Certificates whose renewal is late or fails.
     RenewalLate,
+    /// A rollout's release that nodes went back from, or were kept from; why differs by the node.
+    OffRelease(RolloutId),
     /// Tags that a run was requested for in vain.
     UnknownTags(Vec<String>),
     /// Newer trust documents that are not followed, by the code of why.

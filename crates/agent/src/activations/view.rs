@@ -52,7 +52,10 @@ impl ActivationView {
             }
             ActivationStage::Probation(probation) => (
                 confirmed,
-                format!("is confirmed, and its rollout goes on; release {} is kept", probation.previous.seq),
+                format!(
+                    "is confirmed; release {} is kept until its rollout is through",
+                    probation.previous.seq
+                ),
             ),
             ActivationStage::Returning(returning) => {
                 (returning.from.seq, format!("is left, as {}: this host goes back {back}", returning.cause))

@@ -140,7 +140,7 @@ impl WaveFleet {
         for host in &self.hosts {
             until(&format!("{} has heard that the rollout of {channel} is through", host.name), || {
                 let status = text(&host.run(&["status"]).stdout);
-                (!status.contains("and its rollout goes on")).then_some(())
+                (!status.contains("is kept until its rollout is through")).then_some(())
             });
         }
     }
@@ -158,6 +158,15 @@ impl WaveFleet {
             std::thread::sleep(crate::wait::PAUSE);
         }
         panic!("{name}: never explained by {what:?}, but by: {last}");
+    }
+
+    /// Waits until the list of nodes gives this as the cause of one.
+    #[track_caller]
+    pub fn until_listed(&self, name: &str, cause: &str) {
+        until(&format!("{name} is listed with: {cause}"), || {
+            let listed = self.server.ok(&["node", "list"]);
+            listed.lines().find(|line| line.contains(name)).filter(|line| line.contains(cause)).map(drop)
+        });
     }
 
     /// How many nodes of a rollout are in a state.
