@@ -24,10 +24,10 @@ const KEPT_EVERY: Duration = Duration::from_secs(60);
 /// The most resources of which it is kept on how many other nodes they fail: a report names no more.
 const MAX_SAME_CAUSES: usize = 500;
 
-/// Whether no entry of what is published matches the host. An earlier control plane does not say so of one that holds nothing;
-/// one that speaks of a rollout has an entry for it.
-fn is_unassigned(answer: &Answer, holds_nothing: bool) -> bool {
-    answer.rollout.is_none() && (answer.unassigned || (holds_nothing && answer.offer.is_none()))
+/// Whether no entry of what is published matches the host; what speaks of a rollout has an entry for it. That a host gets
+/// nothing says nothing: its rollout may be on its way to begin.
+fn is_unassigned(answer: &Answer) -> bool {
+    answer.unassigned && answer.rollout.is_none()
 }
 
 /// What a host that holds nothing waits for, where it is in a rollout that does not ask it yet. `failed`: the release that left
@@ -62,7 +62,7 @@ impl Daemon {
             named.map(|(name, nodes)| (name.clone(), *nodes)).collect_inserting();
         let before = self.local.shown().contact;
         let held = self.node.adoption();
-        let unassigned = is_unassigned(answer, held.is_none());
+        let unassigned = is_unassigned(answer);
         // A release that failed, and left the host as it was found, is not waited for.
         let failed = held.filter(|held| held.is_as_found()).map(|held| held.seq);
         let awaited_wave = awaited_wave(answer, failed).filter(|_| held.is_none() || failed.is_some());
@@ -190,19 +190,19 @@ mod tests {
             });
             serde_json::from_value(answer).unwrap()
         };
-        for (task, says_so, holds_nothing, failed, unassigned, waits) in [
-            (Some("hold"), false, true, None, false, true),
-            (Some("hold"), true, true, None, false, true),
-            (Some("hold"), false, false, Some(2), false, true),
-            (Some("hold"), false, false, Some(3), false, false),
-            (Some("proceed"), false, true, None, false, false),
-            (None, false, true, None, true, false),
-            (None, true, false, None, true, false),
-            (None, false, false, None, false, false),
+        for (task, says_so, failed, unassigned, waits) in [
+            (Some("hold"), false, None, false, true),
+            (Some("hold"), true, None, false, true),
+            (Some("hold"), false, Some(2), false, true),
+            (Some("hold"), false, Some(3), false, false),
+            (Some("proceed"), false, None, false, false),
+            // Its rollout is on its way to begin, and nothing is offered yet.
+            (None, false, None, false, false),
+            (None, true, None, true, false),
         ] {
             let answer = answer(task, says_so);
-            let got = (is_unassigned(&answer, holds_nothing), awaited_wave(&answer, failed).is_some());
-            assert_eq!(got, (unassigned, waits), "{task:?} {says_so} {holds_nothing} {failed:?}");
+            let got = (is_unassigned(&answer), awaited_wave(&answer, failed).is_some());
+            assert_eq!(got, (unassigned, waits), "{task:?} {says_so} {failed:?}");
         }
         let wave = awaited_wave(&answer(Some("hold"), false), None).unwrap();
         assert_eq!(
