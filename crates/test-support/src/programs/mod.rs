@@ -105,6 +105,9 @@ pub struct Server {
     ports: Option<(u16, u16)>,
 }
 
+/// What a control plane says of a port that somebody else holds.
+const PORT_IN_USE: &str = "Address already in use";
+
 impl Server {
     pub fn new(dir: &Path, names: &[&str], listen: &str, prefix: &Prefix) -> Server {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -114,16 +117,12 @@ impl Server {
 
     /// Starts the control plane and waits until it answers; always at the same ports.
     pub fn start(&mut self) -> Running {
-        let (nodes, operators) = self.ports.unwrap_or((0, 0));
-        let mut command = command(&self.prefix, &muster());
-        command.arg("server").arg("--data").arg(&self.dir).args(["--fleet", "e2e"]);
-        command.args(["--listen", &format!("{}:{nodes}", self.listen)]);
-        command.args(["--operator-listen", &format!("127.0.0.1:{operators}")]);
-        for name in &self.names {
-            command.args(["--name", name]);
-        }
-        let running = Running::start(command, &self.dir.with_extension("log"));
+        let mut running = self.begin_server();
         until("the control plane answers", || {
+            // While it was stopped another test may have been given its port, for as long as that needs it.
+            if self.ports.is_some() && !running.is_there() && running.log().contains(PORT_IN_USE) {
+                running = self.begin_server();
+            }
             let output = self.muster(&["status", "--json"]);
             // Nodes that failed or diverged are an answer too.
             matches!(output.status.code(), Some(0 | 3)).then_some(())
@@ -136,6 +135,18 @@ impl Server {
         };
         self.ports = Some((port("enroll.json", "/servers/0"), port("operator.json", "/url")));
         running
+    }
+
+    fn begin_server(&self) -> Running {
+        let (nodes, operators) = self.ports.unwrap_or((0, 0));
+        let mut command = command(&self.prefix, &muster());
+        command.arg("server").arg("--data").arg(&self.dir).args(["--fleet", "e2e"]);
+        command.args(["--listen", &format!("{}:{nodes}", self.listen)]);
+        command.args(["--operator-listen", &format!("127.0.0.1:{operators}")]);
+        for name in &self.names {
+            command.args(["--name", name]);
+        }
+        Running::start(command, &self.dir.with_extension("log"))
     }
 
     /// A control plane over another directory, `muster-data` in this one, that stands in for this one at its addresses.
