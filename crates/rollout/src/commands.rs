@@ -191,7 +191,7 @@ impl Rollouts {
         let rollout = self.rollouts.get(key).ok_or_else(unknown)?;
         let record = rollout.record(index).ok_or_else(unknown)?;
         // One that was superseded holds the slot of whoever is on its way in it.
-        if rollout.state().gave_way() && !record.in_flight() {
+        if rollout.state().gave_way() && !record.in_flight() && !record.is_on_its_way() {
             let hostname = record.hostname.clone();
             return Err(CommandRefusal::OverForNode { state: rollout.state(), hostname });
         }

@@ -110,11 +110,14 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, basis: StatusBasis
 /// Why the node is well on what it holds, and yet not on the release of its rollout.
 fn off_release(node: &NodeState) -> Option<NodeCause> {
     let pointer = node.rollout()?;
-    let (OffRelease::WentBack(cause) | OffRelease::TakenOut(cause)) = pointer.off_release.as_ref()? else {
-        return None;
+    let rollout = pointer.dispatch.rollout.clone();
+    let (key, cause) = match pointer.off_release.as_ref()? {
+        OffRelease::WentBack(cause) => (CauseKey::WentBack(rollout), cause),
+        OffRelease::TakenOut(cause) => (CauseKey::TakenOut(rollout), cause),
+        OffRelease::Failed(_) => return None,
     };
     Some(NodeCause {
-        key: CauseKey::OffRelease(pointer.dispatch.rollout.clone()),
+        key,
         cause: model::text::printable(cause).into_owned(),
         code: None,
         since: None,

@@ -46,8 +46,10 @@ pub(crate) enum CauseKey {
     TraitsTooLarge,
     /// Certificates whose renewal is late or fails.
     RenewalLate,
-    /// A rollout's release that nodes went back from, or were kept from; why differs by the node.
-    OffRelease(RolloutId),
+    /// A rollout's release that nodes went back from; why differs by the node.
+    WentBack(RolloutId),
+    /// A rollout that nodes were taken out of.
+    TakenOut(RolloutId),
     /// Tags that a run was requested for in vain.
     UnknownTags(Vec<String>),
     /// Newer trust documents that are not followed, by the code of why.

@@ -304,7 +304,9 @@ impl Activation {
 
     pub(super) fn rollout_ended(&mut self, generation: GenerationId) -> Vec<ActivationEffect> {
         let is_of_it = self.record.confirmed.id == generation;
-        if !is_of_it || !matches!(self.record.under_way, ActivationStage::Probation(_)) {
+        // One that is to be left is left, as soon as the disk lets it.
+        let is_on_probation = matches!(self.record.under_way, ActivationStage::Probation(_));
+        if !is_of_it || !is_on_probation || self.is_to_leave() {
             return Vec::new();
         }
         let before = self.record.clone();
